@@ -1,6 +1,6 @@
 // tessera::compiled: the planner, the executor and the steps, compiled once for all units of a project.
 #define TESSERA_DEFINITIONS
-#include <tessera/data/checkpoint_manager.hpp>
+#include <tessera/data/checkpoint/checkpoint_manager.hpp>
 #include <tessera/data/data.hpp>
 #include <tessera/data/safetensors.hpp>
 #include <tessera/runtime/transport/collectives.hpp>

@@ -28,9 +28,9 @@ target_compile_options(tessera_development INTERFACE
 
 # The benchmarks, the examples and the tests use the compiled library, which is built as they are.
 target_link_libraries(tessera_compiled PRIVATE $<BUILD_INTERFACE:tessera_development>)
-# In a build of the tests every program and its plan are verified before it runs first.
+# In a build of the tests each program and its plan are verified before the first run, optimised or not.
 if(TESSERA_BUILD_TESTS AND NOT TESSERA_INSTALL_COMPILED)
-  target_compile_definitions(tessera_compiled PRIVATE TESSERA_VERIFY)
+  target_compile_definitions(tessera_compiled PRIVATE $<$<NOT:$<CONFIG:Debug>>:TESSERA_VERIFY>)
 endif()
 
 foreach(component IN LISTS tessera_bridges)

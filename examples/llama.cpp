@@ -33,7 +33,7 @@ constexpr int layers = 2, features = 64, heads = 4, key_heads = 2;
 
 constexpr auto train_step = ts::compile([](auto model, auto state, auto in, auto out, auto config) {
   const auto loss_of = [](const auto& m, const auto& tokens, const auto& sorted) {
-    // Only the tokens behind the separator can be known.
+    // Only the tokens after the separator can be known.
     return ts::cross_entropy(ts::slice<1>(m(tokens), digits, digits), sorted);
   };
   const auto [loss, gradient] = ts::value_and_grad(loss_of)(model, in, out);
@@ -42,10 +42,10 @@ constexpr auto train_step = ts::compile([](auto model, auto state, auto in, auto
   return std::tuple(next, next_state, loss);
 });
 
-/// The most likely token behind each position.
+/// The most likely token after each position.
 constexpr auto predict = ts::compile([](auto model, auto in) { return ts::argmax<-1>(model(in)); });
 
-/// The most likely token behind the last one of `in`, which is at `position` and later, and the next caches.
+/// The most likely token after the last one of `in`, which is at `position` and later, and the next caches.
 constexpr auto generate = ts::compile([](auto model, auto caches, auto in, ts::Scalar position) {
   const auto [logits, next] = model.cached(in, caches, position);
   return std::tuple(ts::slice<1>(ts::argmax<-1>(logits), ts::extent<1>(in) - 1, 1), next);

@@ -1,5 +1,5 @@
 // A vision transformer (Dosovitskiy et al., 2010.11929) that reads digits: an image is a sequence of patches of 4 x 4
-// pixels behind a class token, whose last features are classified. Training is data-parallel on two devices; with
+// pixels after a class token, whose last features are classified. Training is data-parallel on two devices; with
 // --fsdp N the model is split among N devices.
 //
 //     vision_transformer [--fsdp N] [--steps N] [PICTURE.svg]     draws its own digits

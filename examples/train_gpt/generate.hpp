@@ -23,7 +23,7 @@ class Generator {
         key_(key) {}
 
   std::int32_t next() {
-    // The window always has `context_` tokens, so there is only one plan. Attention is causal: padding behind the text
+    // The window always has `context_` tokens, so there is only one plan. Attention is causal: padding after the text
     // does not change the logits at the last character of the text.
     const std::size_t seen = std::min(text_.size(), context_);
     Tokens window(text_.end() - static_cast<std::ptrdiff_t>(seen), text_.end());

@@ -11,7 +11,7 @@
 #include "gpt.hpp"
 #include "trainer.hpp"
 
-#include <tessera/parallel/state_dict.hpp>
+#include <tessera/parallel/state/state_dict.hpp>
 #include <tessera/tessera.hpp>
 
 namespace train_gpt {

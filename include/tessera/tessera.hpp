@@ -17,20 +17,20 @@
 #include <tessera/tensor/compare.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
-#include <tessera/tensor/debug_print.hpp>
+#include <tessera/tensor/creation/triangle_indices.hpp>
+#include <tessera/tensor/creation/window_functions.hpp>
 #include <tessera/tensor/evaluate.hpp>
 #include <tessera/tensor/global_mesh.hpp>
 #include <tessera/tensor/host.hpp>
 #include <tessera/tensor/local_shards.hpp>
 #include <tessera/tensor/local_tensor.hpp>
-#include <tessera/tensor/print.hpp>
+#include <tessera/tensor/print/debug_print.hpp>
+#include <tessera/tensor/print/print.hpp>
+#include <tessera/tensor/print/visualize.hpp>
 #include <tessera/tensor/random.hpp>
 #include <tessera/tensor/reshard.hpp>
 #include <tessera/tensor/sharded_tensor.hpp>
-#include <tessera/tensor/triangle_indices.hpp>
 #include <tessera/tensor/update_shards.hpp>
-#include <tessera/tensor/visualize.hpp>
-#include <tessera/tensor/window_functions.hpp>
 
 #include <tessera/base/pop_macros.hpp>
 

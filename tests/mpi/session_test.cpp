@@ -15,7 +15,7 @@
 #include "../support/page.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/data/checkpoint_manager.hpp>
+#include <tessera/data/checkpoint/checkpoint_manager.hpp>
 #include <tessera/interop/mpi.hpp>
 #include <tessera/parallel/mesh_reduce.hpp>
 #include <tessera/parallel/process_group.hpp>

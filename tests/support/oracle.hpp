@@ -11,7 +11,6 @@
 
 #include "scalar_ops.hpp"
 
-#include <tessera/graph/ir/attributes.hpp>
 #include <tessera/graph/ir/program.hpp>
 
 /// A dense interpreter of traced programs, in double, by plain loops over every index. It defines what a program means,

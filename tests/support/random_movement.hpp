@@ -9,7 +9,7 @@
 
 #include "random_elementwise.hpp"
 
-#include <tessera/ops/custom_call.hpp>
+#include <tessera/ops/custom/custom_call.hpp>
 
 namespace oracle {
 

@@ -12,7 +12,7 @@
 #define TESSERA_INLINE_LAMBDA
 #endif
 // g++ inlines all that a flattened function calls in one step. With always_inline it would inline each function into
-// its caller, level by level, and optimise the same code again at each level. clang flattens one level alone.
+// its caller, level by level, and optimise the same code again at each level. clang flattens only one level.
 #if defined(__OPTIMIZE__) && defined(__GNUC__) && !defined(__clang__)
 #define TESSERA_FLATTEN __attribute__((flatten))
 #define TESSERA_FLATTENED inline

@@ -7,9 +7,9 @@
 #include <initializer_list>
 #include <string>
 
-#include <tessera/base/checked.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/inline.hpp>
+#include <tessera/base/integers/checked.hpp>
 
 namespace tessera {
 

@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-#include <tessera/base/checked.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/integers/checked.hpp>
 
 namespace tessera {
 

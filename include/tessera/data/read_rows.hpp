@@ -64,7 +64,7 @@ auto read_rows(const C& column, const std::vector<Row>& chosen, const Mesh& mesh
         of_row.end.erase(batch_dim);
         const std::int64_t part = volume(extents(of_row));
         if (part == 0) continue;
-        // The part of a row is `part / run` runs, each `rows * run` elements behind the one before.
+        // The part of a row is `part / run` runs, each `rows * run` elements after the one before.
         std::int64_t run = 1;
         for (std::size_t dim = batch_dim; dim < row_shape.size(); ++dim) run *= of_row.end[dim] - of_row.begin[dim];
         T* const to = static_cast<T*>(storage->data(shard)) + (i - first) * run;

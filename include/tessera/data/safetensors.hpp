@@ -10,7 +10,7 @@
 #include <tessera/base/compiled.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/data/mapped_file.hpp>
-#include <tessera/parallel/state_dict.hpp>
+#include <tessera/parallel/state/state_dict.hpp>
 
 #if TESSERA_HAS_DEFINITIONS
 #include <algorithm>

@@ -55,43 +55,65 @@ struct FileTensor {
 /// Where the parts of a file begin in their tensors, by name: in the metadata of PyTorch's distributed checkpoints.
 inline constexpr std::string_view sharding_info_key = "DCP_SHARDING_INFO";
 
-/// The tensors in the bytes of a file, in the order of the header. Errors: `file`.
-inline std::vector<FileTensor> read_safetensors(std::span<const std::byte> bytes, std::string_view operation,
-                                                std::string_view name, Here at) {
-  JsonReader reader{{}, operation, name, at};
-  std::uint64_t length = 0;
-  if (bytes.size() < sizeof(length)) reader.refuse("is too short for a safetensors file");
-  std::memcpy(&length, bytes.data(), sizeof(length));
-  const std::span<const std::byte> behind = bytes.subspan(sizeof(length));
-  if (length > behind.size()) reader.refuse("is no safetensors file, or ends in its header");
-  reader.rest = {reinterpret_cast<const char*>(behind.data()), static_cast<std::size_t>(length)};
-  const std::span<const std::byte> elements = behind.subspan(static_cast<std::size_t>(length));
+/// Reads the header of a safetensors file.
+class SafetensorsHeader {
+ public:
+  SafetensorsHeader(std::span<const std::byte> bytes, std::string_view operation, std::string_view name, Here at)
+      : reader_{{}, operation, name, at} {
+    std::uint64_t length = 0;
+    if (bytes.size() < sizeof(length)) reader_.refuse("is too short for a safetensors file");
+    std::memcpy(&length, bytes.data(), sizeof(length));
+    const std::span<const std::byte> after = bytes.subspan(sizeof(length));
+    if (length > after.size()) reader_.refuse("is no safetensors file, or ends in its header");
+    reader_.rest = {reinterpret_cast<const char*>(after.data()), static_cast<std::size_t>(length)};
+    elements_ = after.subspan(static_cast<std::size_t>(length));
+  }
 
-  std::vector<FileTensor> made;
-  std::string sharding_info;
-  std::vector<std::pair<std::int64_t, std::int64_t>> found;  // the place of each tensor
-  reader.object([&](const std::string& tensor) {
-    if (tensor == "__metadata__")
-      return reader.object([&](const std::string& key) {
-        std::string value = reader.text();
+  std::vector<FileTensor> read() {
+    std::string sharding_info;
+    reader_.object([&](const std::string& tensor) {
+      if (tensor != "__metadata__") return read_tensor(tensor);
+      reader_.object([&](const std::string& key) {
+        std::string value = reader_.text();
         if (key == sharding_info_key) sharding_info = std::move(value);
       });
-    const auto refuse = [&](std::string_view why) { reader.refuse(concat_text(tensor, ": ", why)); };
+    });
+    reader_.end();
+    check_ranges();
+    sort_names();
+    for (std::size_t i = 0; i < made_.size(); ++i)
+      made_[i].bytes = elements_.subspan(static_cast<std::size_t>(ranges_[i].first),
+                                         static_cast<std::size_t>(ranges_[i].second - ranges_[i].first));
+    if (!sharding_info.empty()) read_offsets(sharding_info);
+    return std::move(made_);
+  }
+
+ private:
+  using Range = std::pair<std::int64_t, std::int64_t>;
+
+  JsonReader reader_;
+  std::span<const std::byte> elements_{};
+  std::vector<FileTensor> made_;
+  std::vector<Range> ranges_;         // by tensor: its bytes in elements_
+  std::vector<std::size_t> by_name_;  // indices of the tensors, in the order of their names
+
+  void read_tensor(const std::string& tensor) {
+    const auto refuse = [&](std::string_view why) { reader_.refuse(concat_text(tensor, ": ", why)); };
     FileTensor entry{.name = tensor};
     std::string type;
     std::vector<std::int64_t> offsets;
     bool has_shape = false;
-    reader.object([&](const std::string& key) {
+    reader_.object([&](const std::string& key) {
       if (key == "dtype") {
-        type = reader.text();
+        type = reader_.text();
       } else if (key == "shape") {
         has_shape = true;
-        reader.array([&](std::int64_t extent) {
+        reader_.array([&](std::int64_t extent) {
           if (entry.shape.size() == static_cast<std::size_t>(max_rank)) refuse("has more than 8 dims");
           entry.shape.push_back(extent);
         });
       } else if (key == "data_offsets") {
-        reader.array([&](std::int64_t offset) { offsets.push_back(offset); });
+        reader_.array([&](std::int64_t offset) { offsets.push_back(offset); });
       } else {
         refuse(concat_text("has a field that no tensor has, ", key));
       }
@@ -105,58 +127,70 @@ inline std::vector<FileTensor> read_safetensors(std::span<const std::byte> bytes
     if (count < 0) refuse("has more elements than a tensor can have");
     const std::int64_t expected = count * static_cast<std::int64_t>(size_of(entry.dtype));
     const std::int64_t begin = offsets[0], end = offsets[1];
-    if (begin > end || end > static_cast<std::int64_t>(elements.size())) refuse("has elements outside of the file");
+    if (begin > end || end > static_cast<std::int64_t>(elements_.size())) refuse("has elements outside of the file");
     if (end - begin != expected)
       refuse(concat_text("has ", std::to_string(end - begin), " bytes, which are not those of ",
                          shape_text(entry.dtype, entry.shape)));
     entry.offsets = Shape(entry.shape.size(), 0);
-    found.emplace_back(begin, end);
-    made.push_back(std::move(entry));
-  });
-  reader.end();
-  std::vector<std::pair<std::int64_t, std::int64_t>> places;
-  for (const auto& place : found)
-    if (place.first < place.second) places.push_back(place);
-  std::sort(places.begin(), places.end());
-  std::int64_t next = 0;
-  for (const auto& [begin, end] : places) {
-    if (begin != next) reader.refuse("has tensors that overlap, or bytes of no tensor");
-    next = end;
+    ranges_.emplace_back(begin, end);
+    made_.push_back(std::move(entry));
   }
-  if (next != static_cast<std::int64_t>(elements.size()))
-    reader.refuse("has tensors that overlap, or bytes of no tensor");
-  std::vector<std::size_t> by_name(made.size());
-  std::iota(by_name.begin(), by_name.end(), std::size_t{0});
-  std::sort(by_name.begin(), by_name.end(), [&](std::size_t a, std::size_t b) { return made[a].name < made[b].name; });
-  for (std::size_t i = 1; i < by_name.size(); ++i)
-    if (made[by_name[i]].name == made[by_name[i - 1]].name)
-      reader.refuse(concat_text(made[by_name[i]].name, ": is in the file twice"));
-  for (std::size_t i = 0; i < made.size(); ++i)
-    made[i].bytes = elements.subspan(static_cast<std::size_t>(found[i].first),
-                                     static_cast<std::size_t>(found[i].second - found[i].first));
-  if (sharding_info.empty()) return made;
 
-  reader.rest = sharding_info;
-  reader.object([&](const std::string& tensor) {
-    const auto of = std::lower_bound(by_name.begin(), by_name.end(), tensor,
-                                     [&](std::size_t i, const std::string& wanted) { return made[i].name < wanted; });
-    Shape offsets;
-    reader.object([&](const std::string& key) {
-      if (key != "saved_offsets") return reader.skip();
-      offsets = {};
-      reader.array([&](std::int64_t offset) {
-        if (offsets.size() == static_cast<std::size_t>(max_rank))
-          reader.refuse(concat_text(tensor, ": has more than 8 offsets"));
-        offsets.push_back(offset);
+  // Each byte after the header belongs to one tensor.
+  void check_ranges() {
+    std::vector<Range> sorted;
+    for (const Range& range : ranges_)
+      if (range.first < range.second) sorted.push_back(range);
+    std::sort(sorted.begin(), sorted.end());
+    std::int64_t next = 0;
+    for (const auto& [begin, end] : sorted) {
+      if (begin != next) reader_.refuse("has tensors that overlap, or bytes of no tensor");
+      next = end;
+    }
+    if (next != static_cast<std::int64_t>(elements_.size()))
+      reader_.refuse("has tensors that overlap, or bytes of no tensor");
+  }
+
+  void sort_names() {
+    by_name_.resize(made_.size());
+    std::iota(by_name_.begin(), by_name_.end(), std::size_t{0});
+    std::sort(by_name_.begin(), by_name_.end(),
+              [&](std::size_t a, std::size_t b) { return made_[a].name < made_[b].name; });
+    for (std::size_t i = 1; i < by_name_.size(); ++i)
+      if (made_[by_name_[i]].name == made_[by_name_[i - 1]].name)
+        reader_.refuse(concat_text(made_[by_name_[i]].name, ": is in the file twice"));
+  }
+
+  // Where the parts of tensors begin, from the text at sharding_info_key.
+  void read_offsets(std::string_view sharding_info) {
+    reader_.rest = sharding_info;
+    reader_.object([&](const std::string& tensor) {
+      const auto of =
+          std::lower_bound(by_name_.begin(), by_name_.end(), tensor,
+                           [&](std::size_t i, const std::string& wanted) { return made_[i].name < wanted; });
+      Shape offsets;
+      reader_.object([&](const std::string& key) {
+        if (key != "saved_offsets") return reader_.skip();
+        offsets = {};
+        reader_.array([&](std::int64_t offset) {
+          if (offsets.size() == static_cast<std::size_t>(max_rank))
+            reader_.refuse(concat_text(tensor, ": has more than 8 offsets"));
+          offsets.push_back(offset);
+        });
       });
+      if (of == by_name_.end() || made_[*of].name != tensor) return;
+      if (offsets.size() != made_[*of].shape.size())
+        reader_.refuse(concat_text(tensor, ": has saved_offsets of another rank than its shape"));
+      made_[*of].offsets = offsets;
     });
-    if (of == by_name.end() || made[*of].name != tensor) return;
-    if (offsets.size() != made[*of].shape.size())
-      reader.refuse(concat_text(tensor, ": has saved_offsets of another rank than its shape"));
-    made[*of].offsets = offsets;
-  });
-  reader.end();
-  return made;
+    reader_.end();
+  }
+};
+
+/// The tensors in the bytes of a file, in the order of the header. Errors: `file`.
+inline std::vector<FileTensor> read_safetensors(std::span<const std::byte> bytes, std::string_view operation,
+                                                std::string_view name, Here at) {
+  return SafetensorsHeader(bytes, operation, name, at).read();
 }
 
 /// Refuses a bool that is neither 0 nor 1. Errors: `file`.

@@ -58,7 +58,7 @@ template <std::integral Stored> class Windows {
       fail(errc::option, "[data::Windows] rows, length, stride, shift: ", rows, ", ", length, ", ", stride, " and ",
            shift, " are not all 0 or more", Source::from(at));
     const auto count = static_cast<std::int64_t>(tokens_.values.size());
-    // How far the last window may begin behind the first one; by division, since products of large numbers overflow.
+    // How far after the first window the last one may begin; by division, since products of large numbers overflow.
     const std::int64_t room = length > count || shift > count - length ? -1 : count - length - shift;
     if (rows > 0 && (room < 0 || (stride > 0 && rows - 1 > room / stride)))
       fail(errc::option, "[data::Windows] rows: ", rows, " windows of ", length, " tokens with stride ", stride,

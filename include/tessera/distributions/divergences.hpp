@@ -64,7 +64,7 @@ template <class Formula> constexpr Value infinite_where(Value beyond, const Give
 template <class Formula> constexpr Value infinite_where(Value beyond, const Given<Pareto, 2>& p, Formula finite) {
   return select(beyond, ops::infinity, finite(Given<Pareto, 2>{{p[0], select(beyond, 3, p[1])}}));
 }
-constexpr Value less_equal(Value x, double y) { return build::binary(Op::less_equal, x, x.number(y)); }
+constexpr Value less_equal(Value x, double y) { return build::less_equal(x, x.number(y)); }
 
 /// The mean of log(x) for x between two numbers of at least 0.
 constexpr Value mean_of_log(Value low, Value high) {

@@ -21,16 +21,16 @@ namespace tessera::distributions::formulas {
 inline constexpr double log_2 = 0.69314718055994530942, log_pi = 1.14472988584940017414,
                         euler_gamma = 0.57721566490153286061;
 
-constexpr Value abs(Value x) { return build::unary(Op::abs, x); }
-constexpr Value sign(Value x) { return build::unary(Op::sign, x); }
-constexpr Value sqrt(Value x) { return build::unary(Op::sqrt, x); }
+constexpr Value abs(Value x) { return build::abs(x); }
+constexpr Value sign(Value x) { return build::sign(x); }
+constexpr Value sqrt(Value x) { return build::sqrt(x); }
 constexpr Value square(Value x) { return x * x; }
-constexpr Value exp(Value x) { return build::unary(Op::exp, x); }
+constexpr Value exp(Value x) { return build::exp(x); }
 constexpr Value expm1(Value x) { return build::apply<ops::Expm1Op>(x); }
-constexpr Value log(Value x) { return build::unary(Op::log, x); }
+constexpr Value log(Value x) { return build::log(x); }
 constexpr Value log1p(Value x) { return build::apply<ops::Log1pOp>(x); }
 constexpr Value pow(Value x, Value y) { return build::apply<ops::PowOp>(x, y); }
-constexpr Value sigmoid(Value x) { return build::unary(Op::sigmoid, x); }
+constexpr Value sigmoid(Value x) { return build::sigmoid(x); }
 constexpr Value softplus(Value x) { return build::apply<ops::SoftplusOp>(x); }
 constexpr Value erf(Value x) { return build::apply<ops::ErfOp>(x); }
 constexpr Value erfinv(Value x) { return build::apply<ops::ErfinvOp>(x); }
@@ -41,22 +41,20 @@ constexpr Value betaln(Value a, Value b) { return lgamma(a) + lgamma(b) - lgamma
 constexpr Value xlogy(Value x, Value y) { return tessera::detail::XlogyTag::emit(x, x, y); }
 constexpr Value xlog1py(Value x, Value y) { return tessera::detail::Xlog1pyTag::emit(x, x, y); }
 constexpr Value floor(Value x) { return build::apply<ops::FloorOp>(x); }
-constexpr Value less(Value x, Value y) { return build::binary(Op::less, x, y); }
+constexpr Value less(Value x, Value y) { return build::less(x, y); }
 constexpr Value less(Value x, double y) { return less(x, x.number(y)); }
-constexpr Value greater(Value x, Value y) { return build::binary(Op::greater, x, y); }
+constexpr Value greater(Value x, Value y) { return build::greater(x, y); }
 constexpr Value greater(Value x, double y) { return greater(x, x.number(y)); }
-constexpr Value either(Value x, Value y) { return build::binary(Op::logical_or, x, y); }
+constexpr Value either(Value x, Value y) { return build::logical_or(x, y); }
 constexpr Value select(Value condition, Value yes, Value no) { return build::select(condition, yes, no); }
 constexpr Value select(Value condition, double yes, Value no) { return select(condition, no.number(yes), no); }
-/// x, or 0 where it is below.
+/// max(x, 0).
 constexpr Value positive_part(Value x) { return select(less(x, 0), 0, x); }
-/// Whether x is not a whole number of at least 0. NaN is: formulas give NaN for it.
+/// Whether x is no integer of at least 0. False for NaN, for which formulas give NaN.
 constexpr Value is_no_count(Value x) { return either(less(x, 0), less(floor(x), x)); }
 
 /// The sums of rows, without their dim or with it as one of extent 1.
-constexpr Value sum_of_rows(Value x, bool keep = false) {
-  return build::reduce(Op::sum, x, 1u << (x.rank() - 1), keep);
-}
+constexpr Value sum_of_rows(Value x, bool keep = false) { return build::sum_of(x, 1u << (x.rank() - 1), keep); }
 
 /// -infinity outside of the support, where the formula is computed of `inner`, a value within: a logarithm of a
 /// negative number would make gradients NaN.
@@ -107,7 +105,7 @@ constexpr void convert_parameters(DType type, int others, std::same_as<Value> au
   (convert(operands, is_number_v<typename X::type>), ...);
 }
 
-/// What a distribution computes of elements and its parameters, or of its parameters alone.
+/// What a distribution computes of elements and its parameters, or of its parameters only.
 enum class Quantity : std::uint8_t { log_prob, cdf, icdf, entropy, mean, mode, variance, stddev, kl_divergence };
 constexpr const char* name_of(Quantity what) {
   constexpr const char* names[] = {"log_prob", "cdf",      "icdf",   "entropy",      "mean",

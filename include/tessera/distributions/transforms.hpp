@@ -28,7 +28,7 @@ struct Sigmoid {
 };
 struct Tanh {
   static constexpr double low = -1, high = 1;
-  static constexpr Value forward(Value x) { return build::unary(Op::tanh, x); }
+  static constexpr Value forward(Value x) { return build::tanh(x); }
   static constexpr Value inverse(Value y) { return (log1p(y) - log1p(-y)) * 0.5; }
   static constexpr Value log_slope(Value x, Value) { return (-x - softplus(x * -2.0) + log_2) * 2.0; }
 };

@@ -65,7 +65,7 @@ template <class Self, class Formulas> struct Univariate {
     return computed<tessera::detail::Quantity::stddev>(at);
   }
 
-  /// Draws without a gradient, in the shape of the parameters. Key and stream: as of ts::uniform_like.
+  /// Draws without a gradient, in the shape of the parameters. Key and stream: as for ts::uniform_like.
   template <std::uint32_t Stream = 0, class Key>
     requires requires { &Formulas::draw; }
   constexpr auto sample(const Key& key, Here at = Here::current()) const {

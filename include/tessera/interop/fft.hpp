@@ -8,7 +8,7 @@
 
 #include <tessera/interop/complex.hpp>
 #include <tessera/interop/fft/transform_functions.hpp>
-#include <tessera/ops/custom_call.hpp>
+#include <tessera/ops/custom/custom_call.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/repeat.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
@@ -36,7 +36,7 @@ namespace detail {
 
 using tessera::detail::complex_of;
 
-/// Applies a function along a dim: moves it behind all others, and back.
+/// Applies a function along a dim: makes it the last dim, and moves it back afterwards.
 template <class Function, int Result, class T, int Rank, int Dim> struct AlongTag {
   static constexpr auto leading_dims = ops::LeadingDims::extended;
   template <class... A> using result = Typed<T, Rank>;
@@ -105,7 +105,7 @@ template <class T, bool Half> struct FrequencyTag {
   static constexpr Value emit(Value context, Value, Value n, Value distance) {
     n = tessera::detail::as_size(n).at(context.source);
     const Value count = Half ? n / n.number(2) + n.number(1) : n, size = build::cast(n, DType::f64);
-    const Value line = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
+    const Value line = build::arange(count);
     Value place = build::cast(line, DType::f64);
     if (!Half) place = build::select(build::less(place * 2.0, size), place, place - size);
     return build::cast(place / (size * build::cast(distance, DType::f64)), dtype_v<T>);
@@ -138,7 +138,7 @@ template <Norm By, Direction Way, int Rank, int Dim> struct NormTag {
   static constexpr Value emit(Value context, Value x, Value of) {
     x = x.at(context.source);
     const Value n = build::cast(build::extent(of, of.shifted(Dim, Rank)), x.dtype());
-    const Value factor = By == Norm::ortho ? build::unary(Op::sqrt, n) : n;
+    const Value factor = By == Norm::ortho ? build::sqrt(n) : n;
     return Way == Direction::forward ? x / factor : x * factor;
   }
 };

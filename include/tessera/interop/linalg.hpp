@@ -274,7 +274,7 @@ template <int Rank> struct RankToleranceTag {
   template <class A> using result = Typed<typename A::type, 0>;
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
-    const Value most = build::binary(Op::maximum, build::extent(x, x.rank() - 1), build::extent(x, x.rank() - 2));
+    const Value most = build::maximum(build::extent(x, x.rank() - 1), build::extent(x, x.rank() - 2));
     const double eps = x.dtype() == DType::f64 ? 0x1p-52 : 0x1p-23;
     return build::cast(most, x.dtype()) * x.number(eps);
   }

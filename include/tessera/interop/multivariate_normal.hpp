@@ -86,7 +86,7 @@ template <TensorOperand Loc, TensorOperand Factor> struct MultivariateNormal {
   }
   constexpr auto mean(Here at = Here::current()) const { return loc + zeros_like(deviations(at), at); }
   constexpr auto mode(Here at = Here::current()) const { return mean(at); }
-  /// Of each number alone, [..., n].
+  /// Of each number separately, [..., n].
   constexpr auto variance(Here at = Here::current()) const {
     return sum<-1>(scale_tril * scale_tril, at) + zeros_like(loc, at);
   }
@@ -94,7 +94,7 @@ template <TensorOperand Loc, TensorOperand Factor> struct MultivariateNormal {
   constexpr auto covariance_matrix(Here at = Here::current()) const {
     return matmul(scale_tril, detail::transposed(scale_tril, at), at);
   }
-  /// Draws [..., n] without gradients. Key and stream: as of ts::uniform_like.
+  /// Draws [..., n] without gradients. Key and stream: as for ts::uniform_like.
   template <std::uint32_t Stream = 0, class Key>
   constexpr auto sample(const Key& key, Here at = Here::current()) const {
     return stop_gradient(rsample<Stream>(key, at), at);

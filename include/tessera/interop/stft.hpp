@@ -40,7 +40,7 @@ template <int Rank> struct OverlapAddTag {
       const build::FoldDim own{step, one, before, length};
       return build::fold_patches(frames, at, 1, &own, true);
     };
-    const Value line = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
+    const Value line = build::arange(count.at(x.source));
     const Value rows = build::cast(build::insert_singletons(line, 2u, 2), x.dtype());
     const Value squares = build::insert_singletons(window * window, 1u, 2) + rows * 0.0;  // of each frame
     return added(x * window, dim) / added(squares, 0);

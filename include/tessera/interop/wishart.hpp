@@ -53,7 +53,7 @@ template <Operand Df, TensorOperand Factor> struct Wishart {
     const auto own = sum<-1>(scale_tril * scale_tril, at);
     return (all * all + unsqueeze<-1>(own, at) * unsqueeze<-2>(own, at)) * along_matrices(df, at);
   }
-  /// Draws without gradients. Key and stream: as of ts::uniform_like.
+  /// Draws without gradients. Key and stream: as for ts::uniform_like.
   template <std::uint32_t Stream = 0, class Key>
   constexpr auto sample(const Key& key, Here at = Here::current()) const {
     return stop_gradient(rsample<Stream>(key, at), at);

@@ -11,12 +11,12 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
-#include <tessera/base/philox.hpp>
+#include <tessera/base/integers/philox.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/ir/attributes.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/simd/lane_math.hpp>
 #include <tessera/kernels/strided.hpp>
+#include <tessera/ops/random/random_draw.hpp>
 
 namespace tessera::kernels::inline TESSERA_ISA {
 

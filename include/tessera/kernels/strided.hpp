@@ -437,28 +437,13 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
 
 /// dst[i] = sources[0][i] combined with sources[1][i], ..., in this order; with `accumulate`, dst[i] is the first term.
 /// dst may be one of the sources if the strides are equal. `past_caches`, for arrays larger than the caches, writes dst
-/// with non-temporal stores.
-template <class T>
-void strided_reduce(Reduction reduction, T* dst, const Strides& dst_strides, std::span<const StridedSource> sources,
-                    const Shape& extents, bool accumulate = false, bool past_caches = false) {
-  if (detail::is_empty(extents) || (accumulate && sources.empty())) return;
-  if (sources.empty()) fail(errc::graph_invalid, "[strided_reduce] sources: no source is given");
-  with_monoid(reduction, [&]<class M>() {
-    if constexpr ((M::dtypes & set_of(dtype_v<T>)) != 0)
-      detail::reduce_box<M>(dst, dst_strides, sources, extents, accumulate, past_caches);
-    else
-      fail(errc::dtype_mismatch, "[strided_reduce] dtype: the reduction ", M::name, " is not defined for ",
-           name_of(dtype_v<T>));
-  });
-}
-
-/// strided_reduce for a dtype known at run time, among `Types` of the reduction. Bools are reduced as bytes 0 and 1, so
-/// that max is "or" and min is "and". Errors: dtype_mismatch for all other dtypes: 8-bit floats, sums and products of
-/// bools.
+/// with non-temporal stores. The element type is one of `Types` of the reduction; bools are reduced as bytes 0 and 1,
+/// so that max is "or" and min is "and". Errors: dtype_mismatch for other element types: 8-bit floats, sums and
+/// products of bools.
 template <ReducedTypes Types = all_partial_types>
-void strided_reduce_as(DType type, Reduction reduction, void* dst, const Strides& dst_strides,
-                       std::span<const StridedSource> sources, const Shape& extents, bool accumulate = false,
-                       bool past_caches = false) {
+void strided_reduce(DType type, Reduction reduction, void* dst, const Strides& dst_strides,
+                    std::span<const StridedSource> sources, const Shape& extents, bool accumulate = false,
+                    bool past_caches = false) {
   if (detail::is_empty(extents) || (accumulate && sources.empty())) return;
   if (sources.empty()) fail(errc::graph_invalid, "[strided_reduce] sources: no source is given");
   const auto none = [&] {
@@ -475,17 +460,6 @@ void strided_reduce_as(DType type, Reduction reduction, void* dst, const Strides
         },
         none);
   });
-}
-template <DTypeSet All = all_dtypes>
-void strided_reduce(DType type, Reduction reduction, void* dst, const Strides& dst_strides,
-                    std::span<const StridedSource> sources, const Shape& extents, bool accumulate = false,
-                    bool past_caches = false) {
-  constexpr ReducedTypes types = [] {
-    ReducedTypes own = all_partial_types;
-    for (DTypeSet& set : own.of) set = static_cast<DTypeSet>(set & All);
-    return own;
-  }();
-  strided_reduce_as<types>(type, reduction, dst, dst_strides, sources, extents, accumulate, past_caches);
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA

@@ -10,8 +10,8 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
-#include <tessera/base/hash.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/integers/hash.hpp>
 #include <tessera/base/planning.hpp>
 
 TESSERA_PLANNING_BEGIN

@@ -10,9 +10,9 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/fixed_string.hpp>
-#include <tessera/base/hash.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/integers/hash.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/mesh/device_order.hpp>

@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include <tessera/base/error.hpp>
-#include <tessera/base/hash.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/integers/hash.hpp>
 #include <tessera/base/monoid.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
@@ -296,7 +296,7 @@ constexpr int shard_count(const Sharding& sharding, const Mesh& mesh, int dim) {
 }
 
 namespace detail {
-/// The number of devices behind (less significant than) a sub-axis in its axis: the stride of its coordinate.
+/// The product of the sizes of the less significant sub-axes of the same axis: the stride of its coordinate.
 constexpr int devices_after(const SubAxis& sub_axis, const Mesh& mesh) {
   return mesh.axis_size(sub_axis.axis) / sub_axis.before / sub_axis.size;
 }

@@ -349,7 +349,7 @@ constexpr ShardySharding parse_shardy(std::string_view source, const Mesh& mesh)
   return detail::ShardyParser(source).sharding(mesh);
 }
 /// Reads `sdy.mesh @mesh = <["x"=2]>`, that text from `<` on, or the mesh that a sharding contains in place of a name.
-/// The mesh of a tensor on one device, `<[], device_ids=[3]>`, has that device alone.
+/// The mesh of a tensor on one device, `<[], device_ids=[3]>`, has only that device.
 constexpr Mesh parse_shardy_mesh(std::string_view source) { return detail::ShardyParser(source).mesh(); }
 
 }  // namespace tessera

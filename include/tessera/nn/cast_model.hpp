@@ -76,7 +76,7 @@ template <class Map, class T> constexpr auto recast(const T& x, Here at) {
   return rebuilt<To>(x, CastTensor{at});
 }
 
-/// f of arguments with other element types, and results with f32 in the place of bf16.
+/// Calls f with arguments of other element types; results of bf16 become f32.
 template <class Map, class F> constexpr auto recast_function(const F& f) {
   return [f](const auto&... given) {
     constexpr Here at = Here::current();

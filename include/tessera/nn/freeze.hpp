@@ -19,7 +19,7 @@
 #include <tessera/graph/trace/body.hpp>
 #include <tessera/graph/trace/named_leaves.hpp>
 #include <tessera/ops/constraint.hpp>
-#include <tessera/ops/given_gradient.hpp>
+#include <tessera/ops/custom/given_gradient.hpp>
 #include <tessera/ops/source_rows.hpp>
 #include <tessera/ops/stop_gradient.hpp>
 
@@ -51,7 +51,7 @@ class Names {
     return layers ? Part::layers : others_ ? Part::all : Part::none;
   }
   constexpr bool contain(std::string_view name) const { return part_of(name) == Part::all; }
-  /// Whether the i-th pattern selects something of a tensor.
+  /// Whether the i-th pattern selects any elements of a tensor.
   constexpr bool selects(std::size_t i, std::string_view name) const {
     return matches_pattern(name, patterns_[i]) ||
            (has_range_[i] && (matches_in_range(name, patterns_[i]) || selected_layers(name, patterns_[i]).dim >= 0));
@@ -147,13 +147,13 @@ constexpr Value in_layers(const Names& names, std::string_view name, Value like)
     build::require_layer(like, range.dim, range.last);
     const Value layer = build::iota(like, range.dim, DType::i32);
     const auto number = [&](std::int64_t of) { return layer.integer(of, DType::i32); };
-    const Value own = build::binary(Op::logical_and, build::binary(Op::greater_equal, layer, number(range.first)),
-                                    build::binary(Op::less_equal, layer, number(range.last)));
-    any = any.module == nullptr ? own : build::binary(Op::logical_or, any, own);
+    const Value own = build::logical_and(build::greater_equal(layer, number(range.first)),
+                                         build::less_equal(layer, number(range.last)));
+    any = any.module == nullptr ? own : build::logical_or(any, own);
   }
-  return names.are_others() ? build::unary(Op::logical_not, any) : any;
+  return names.are_others() ? build::logical_not(any) : any;
 }
-/// A traced tensor without gradients of what is in the set.
+/// A traced tensor whose elements in the set get no gradients.
 template <class Type>
 constexpr Type frozen_leaf(const Names& frozen, std::string_view name, const Type& leaf, Source source) {
   const Names::Part part = frozen.part_of(name);
@@ -164,7 +164,8 @@ constexpr Type frozen_leaf(const Names& frozen, std::string_view name, const Typ
   const Value kept = build::select(in_layers(frozen, name, own), g.number(0), g);
   return Type(build::with_gradients<1>(own, g, {own}, {kept}));
 }
-/// What of a traced tensor is in the set from `before`, and all else from `after`, in the sharding of `before`.
+/// Takes the elements of a traced tensor that are in the set from `before`, and all others from `after`, in the
+/// sharding of `before`.
 template <class Type>
 constexpr Type kept_leaf(const Names& frozen, std::string_view name, const Value& before, const Type& after,
                          Source source) {
@@ -193,8 +194,8 @@ template <class Model, class State, class F> constexpr void for_each_model_in(St
 }  // namespace detail
 
 /// In a traced function: the model, without gradients of the tensors in `frozen`. Call it in the loss: the gradients of
-/// these tensors are zeros, and operations that only they need are not computed. Of a tensor of a Stack in which some
-/// layers are frozen the whole gradient is computed, and is zero for these layers. Call keep_frozen after the update,
+/// these tensors are zeros, and operations that only they need are not computed. If some layers of a Stack are frozen,
+/// the whole gradient of its tensors is computed, and is zero for these layers. Call keep_frozen after the update,
 /// since weight decay would change the tensors.
 ///
 ///     constexpr nn::Names frozen("tokens.*");

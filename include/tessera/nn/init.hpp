@@ -11,7 +11,6 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/ir/attributes.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/ops/elementwise/special_functions.hpp>
 #include <tessera/tensor/creation.hpp>
@@ -25,7 +24,7 @@
 ///     auto w = ts::init::kaiming_normal<float>(key, {256, 1024}, mesh, {ts::none, "model"});
 namespace tessera::init {
 
-// torch.nn.init.zeros_, ones_, normal_ and uniform_ are functions that there are already.
+// torch.nn.init.zeros_, ones_, normal_ and uniform_ exist already as other functions.
 using tessera::normal;
 using tessera::ones;
 using tessera::uniform;

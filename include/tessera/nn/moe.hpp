@@ -17,15 +17,15 @@
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/contraction/ragged_dot.hpp>
+#include <tessera/ops/cumulative/cumulative.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/functional.hpp>
-#include <tessera/ops/indexing/cumulative.hpp>
 #include <tessera/ops/indexing/gather.hpp>
 #include <tessera/ops/indexing/one_hot.hpp>
-#include <tessera/ops/indexing/sort.hpp>
 #include <tessera/ops/indexing/sort_rows.hpp>
+#include <tessera/ops/sorting/sort.hpp>
 
 namespace tessera::nn {
 
@@ -90,7 +90,7 @@ struct SumOfRowsTag {
   }
 };
 
-/// Tokens on their way to the experts, so that the plan says why they are sent.
+/// Marks tokens that are sent to the experts, so that the plan says why they are sent.
 struct ToExpertsTag {
   template <class X> using result = X;
   static constexpr Value emit(Value context, Value x) {
@@ -205,7 +205,7 @@ template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
     const auto in_order = merge_dims<1, 2>(transpose<0, 2, 1, 3>(chosen, at), at);  // [G, K N, E]
     const auto before = cumsum<1, CumulativeOptions{.exclusive = true}>(in_order, at);
     const auto place = split_dim<1>(sum<2>(before * in_order, at), extent<1>(tokens, at), at);  // [G, K, N]
-    // A place beyond the room is no class of one_hot, which gives zeros.
+    // A position beyond the capacity is no class of one_hot, which gives zeros.
     const auto slot = one_hot<T>(cast<std::int32_t>(place, at), room, at);  // [G, K, N, C]
     const auto slots = transpose<0, 2, 1, 3>(slot, at);                     // [G, N, K, C]
     const auto dispatch = einsum<"gnke,gnkc->gnec">(chosen, slots, at);

@@ -9,7 +9,6 @@
 #include <tessera/nn/attention/multi_head_attention.hpp>
 #include <tessera/nn/attention/relative_position_bias.hpp>
 #include <tessera/nn/bilinear.hpp>
-#include <tessera/nn/block.hpp>
 #include <tessera/nn/cast_model.hpp>
 #include <tessera/nn/conv.hpp>
 #include <tessera/nn/dropout.hpp>
@@ -17,7 +16,6 @@
 #include <tessera/nn/freeze.hpp>
 #include <tessera/nn/init.hpp>
 #include <tessera/nn/linear.hpp>
-#include <tessera/nn/llama.hpp>
 #include <tessera/nn/lora.hpp>
 #include <tessera/nn/mixed.hpp>
 #include <tessera/nn/mlp.hpp>
@@ -38,7 +36,9 @@
 #include <tessera/nn/sharding_strategy.hpp>
 #include <tessera/nn/sinusoidal_positions.hpp>
 #include <tessera/nn/summary.hpp>
-#include <tessera/nn/transformer.hpp>
+#include <tessera/nn/transformer/block.hpp>
+#include <tessera/nn/transformer/llama.hpp>
+#include <tessera/nn/transformer/transformer.hpp>
 
 #include <tessera/base/pop_macros.hpp>
 

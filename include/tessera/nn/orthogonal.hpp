@@ -14,7 +14,6 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/ir/attributes.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/extent.hpp>
@@ -29,7 +28,7 @@ class OrthonormalVectors {
  public:
   OrthonormalVectors(Key key, std::int64_t count, std::int64_t length) : key_(key), count_(count), length_(length) {}
 
-  /// One vector behind the other.
+  /// The vectors one after the other.
   const double* get() {
     const std::lock_guard lock(mutex_);
     if (vectors_.empty() && count_ > 0) draw();

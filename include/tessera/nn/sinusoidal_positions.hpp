@@ -37,9 +37,10 @@ struct SinusoidalPositionsTag {
     const Value place =
         x.is_singleton(time)
             ? build::insert_singletons(first, 3, 2)
-            : build::insert_singletons(build::cast(counting(build::extent(x, time)), DType::f64) + first, 2, 2);
+            : build::insert_singletons(
+                  build::cast(build::arange(build::extent(x, time), DType::i64), DType::f64) + first, 2, 2);
     if (x.is_singleton(features)) return build::unary(ops::op_v<ops::SinOp>, place);
-    const Value width = build::extent(x, features), element = build::cast(counting(width), DType::f64);
+    const Value width = build::extent(x, features), element = build::cast(build::arange(width, DType::i64), DType::f64);
     const Value pair = build::unary(ops::op_v<ops::FloorOp>, element * 0.5), odd = element - pair * 2.0;
     const Value exponent = pair * 2.0 / build::cast(width, DType::f64);
     const Value frequency = build::binary(ops::op_v<ops::PowOp>, element.number(10000), exponent.number(0) - exponent);

@@ -23,7 +23,7 @@ namespace detail {
 /// The least k with 2^k >= n, for a size n of at most 2^31.
 constexpr Value log2_rounded_up(const Value& n) {
   const auto of = [&](std::int64_t value) { return n.integer(value, DType::i64); };
-  Value rest = build::binary(Op::maximum, n, of(1)) - of(1), k = of(0);  // the number of its bits
+  Value rest = build::maximum(n, of(1)) - of(1), k = of(0);  // the number of its bits
   for (const std::int64_t bits : {16, 8, 4, 2, 1}) {
     const Value low = build::less(rest, of(std::int64_t{1} << bits));
     k = k + build::select(low, of(0), of(bits));
@@ -74,7 +74,7 @@ constexpr T elements_where(const Flags& flags, const T& yes, const T& no, Here a
 }
 
 /// associative_scan of values of a trace. `direction`: 1 combines each element with those before it, -1 with those
-/// behind it.
+/// after it.
 template <int D, class F, class Elements>
 constexpr auto associative_scan(const F& f, const Elements& elements, const Value& direction, Here at) {
   const Value context = direction;
@@ -89,11 +89,11 @@ constexpr auto associative_scan(const F& f, const Elements& elements, const Valu
   } else {
     const Dim count = extent<D>(first_tensor(x), at);
     const Dim steps(log2_rounded_up(as_size(lower(context, count))));
-    const auto places = counted_to<std::int32_t>(context, count);
+    const auto positions = counted_to<std::int32_t>(context, count);
     const Sym<std::int32_t, 0> last(build::cast(lower(context, count - 1), DType::i32));
     const auto step = [&](const auto&, const auto& carry) {
       const auto& [so_far, distance] = carry;
-      const auto wanted = as_sym(call<SubTag>(Source::from(at), places, distance));
+      const auto wanted = as_sym(call<SubTag>(Source::from(at), positions, distance));
       const auto other = minimum(maximum(wanted, 0, at), last, at);
       const auto has_other = tessera::equal(wanted, other, at);
       const auto combined = as_carry(context, f(elements_at<D>(so_far, other, at), so_far));

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include <tessera/graph/transform/gradient.hpp>
-#include <tessera/ops/custom_call.hpp>
+#include <tessera/ops/custom/custom_call.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/elementwise/beta_functions.hpp>
@@ -42,7 +42,7 @@ struct BetaincGradients {
                    "[betainc] gradient: there is no second derivative by the first two operands of betainc");
     const Value a = r.x(0), b = r.x(1), x = r.x(2), slope = r.full_g() * r.y();
     const auto digamma = [](Value v) { return build::apply<ops::DigammaOp>(v); };
-    if (r.needs(0)) r.add(0, slope * (build::unary(Op::log, x) + digamma(a + b) - digamma(a)));
+    if (r.needs(0)) r.add(0, slope * (build::log(x) + digamma(a + b) - digamma(a)));
     if (r.needs(1)) r.add(1, slope * (build::apply<ops::Log1pOp>(-x) + digamma(a + b) - digamma(b)));
     if (r.needs(2)) r.add(2, slope * ((a - 1.0) / x - (b - 1.0) / (1.0 - x)));
   }
@@ -105,9 +105,9 @@ struct BetalnTag : Binary<ops::HypotOp> {
 /// The regularised incomplete beta function, the integral of t^(a - 1) (1 - t)^(b - 1) from 0 to x over that from 0 to
 /// 1 (scipy.special.betainc, jax.scipy.special.betainc): the distribution function of a beta distribution. NaN for a or
 /// b that are not above 0 or infinite, and for x outside of [0, 1]. Operands are numbers or tensors, broadcast against
-/// each other; of integers f32. Computed in double: an error of 1e-15 (1 + a + b). Gradients of all operands; of second
-/// derivatives those of x alone, others are the error unsupported. Errors: shape_mismatch. No communication; a call for
-/// each element, which does not fuse. Source: Numerical Recipes 6.4.
+/// each other; integers give f32. Computed in double: an error of 1e-15 (1 + a + b). Gradients of all operands; of
+/// second derivatives only that by x; the others are the error unsupported. Errors: shape_mismatch. No communication; a
+/// call for each element, which does not fuse. Source: Numerical Recipes 6.4.
 template <Operand A, Operand B, Operand X>
   requires(TensorOperand<A> || TensorOperand<B> || TensorOperand<X>)
 constexpr auto betainc(const A& a, const B& b, const X& x, Here at = Here::current()) {
@@ -115,8 +115,8 @@ constexpr auto betainc(const A& a, const B& b, const X& x, Here at = Here::curre
 }
 
 /// The logarithm of the beta function, lgamma(a) + lgamma(b) - lgamma(a + b) (scipy.special.betaln,
-/// jax.scipy.special.betaln), for a and b above 0. Gradients: digamma(a) - digamma(a + b), and of b alike. Errors:
-/// shape_mismatch.
+/// jax.scipy.special.betaln), for a and b above 0; NaN gives NaN. The error is that of the three lgamma, relative to
+/// the largest of them. Gradients: digamma(a) - digamma(a + b), and of b alike. Errors: shape_mismatch.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto betaln(const A& a, const B& b, Here at = Here::current()) {

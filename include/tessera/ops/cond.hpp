@@ -37,7 +37,7 @@ struct OnlyStep {
   constexpr void leave_stack() {}
 };
 
-/// Runs a branch where `runs` is 1; its results are zeros where that is 0.
+/// Runs a branch if `runs` is 1; its results are zeros if it is 0.
 template <class Branch> constexpr auto run_branch(const Value& runs, const Branch& branch) {
   BodyTrace body(*runs.module, {.scan = true});
   const Value inside{runs.module, runs.module->current, -1, runs.source};
@@ -49,7 +49,7 @@ template <class Branch> constexpr auto run_branch(const Value& runs, const Branc
   for_each_leaf(result, only);
   return result;
 }
-/// Runs a branch where `runs` is 1; where that is 0, its results are those of another one.
+/// Runs a branch if `runs` is 1; if it is 0, the results are those of another branch.
 template <class Branch, class Other>
 constexpr Other run_branch_or(const Value& runs, const Branch& branch, const Other& other) {
   BodyTrace body(*runs.module, {.scan = true});
@@ -179,7 +179,7 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, const First&
 }
 
 /// `branches[index](operands...)`, where only that branch runs: jax.lax.switch, tf.switch_case. The index is a rank-0
-/// tensor of integers, a Scalar or a Dim; below 0 the first branch runs, above the last one the last. All else as in
+/// tensor of integers, a Scalar or a Dim; below 0 the first branch runs, above the last one the last. Otherwise as in
 /// ts::cond.
 ///
 ///     const auto y = ts::switch_case(layer % 3, std::tuple(attend, convolve, skip), x);   // functions of x
@@ -231,7 +231,7 @@ constexpr auto switch_case(const Index& index, const std::tuple<First, Branches.
 ///     const auto end = ts::while_loop([](const auto& s) { return ts::not_equal(std::get<0>(s), end_token); },
 ///                                     [&](const auto& s) { ... }, std::tuple(token, 0, caches), 100);
 ///
-/// Steps after the last one cost a test each. In a ts::vmap it runs until the condition holds for no example. All else
+/// Steps after the last one cost a test each. In a ts::vmap it runs until the condition holds for no example. Otherwise
 /// as in ts::scan and ts::cond.
 template <class Condition, class Body, class Init, SizeOperand Most>
 constexpr auto while_loop(const Condition& condition, const Body& body, const Init& init, const Most& most,

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <tuple>
 
+#include <tessera/graph/ir/attributes/alike.hpp>
 #include <tessera/mesh/partition_spec.hpp>
 #include <tessera/ops/elementwise.hpp>
 
@@ -80,8 +81,8 @@ constexpr Value gathered_over(const Value& value, std::string_view axis,
                               CotangentSharding cotangent = CotangentSharding::free) {
   return constrained_over(value, axis, whole_spec(value.rank()), cotangent, false, true);
 }
-/// A gradient that is whole over one axis, or a sum whose terms the devices of the axis have: readers reduce it. Where
-/// a reader makes it alike to a parameter, it stays split as that one is for computations.
+/// A gradient that is not split over one axis, or whose terms are on the devices of the axis: readers reduce the sum.
+/// Where a reader makes it alike to a parameter, it stays split as the parameter is for computations.
 constexpr Value summed_over(const Value& value, std::string_view axis) {
   return constrained_over(value, axis, whole_spec(value.rank()), CotangentSharding::free, true, true);
 }
@@ -109,7 +110,7 @@ constexpr auto with_sharding(const X& x, const PartitionSpec& spec, const Partit
   return detail::constrain(x, spec, CotangentSharding::own_spec, &cotangent, Source::from(at));
 }
 
-/// with_sharding for x alone: the planner chooses the sharding of its cotangent.
+/// with_sharding only for x: the planner chooses the sharding of its cotangent.
 template <TensorArgument X>
   requires(!StoredOperand<X>)
 constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {

@@ -266,7 +266,7 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
 /// xs, f(carry) runs that often. y is a tensor, or a tuple, pair or array of tensors, or `std::tuple()`; of a plain
 /// struct, a Stack is returned. Without steps the carry is init.
 ///
-/// One repeat node, as of a Stack: the body is traced, planned and compiled once, and runs in a loop. Random numbers
+/// One repeat node, as for a Stack: the body is traced, planned and compiled once, and runs in a loop. Random numbers
 /// differ from step to step. The gradient is a scan in the opposite order; what of the forward steps it needs is kept
 /// for each step, and elementwise operations are computed again. Sharding: the leading dim of xs is gathered if it is
 /// split; all other dims stay as they are. Communication: that of the body, once a step. Errors: shape_mismatch for a
@@ -276,8 +276,9 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, ScanOptions opti
   return detail::scan(f, init, xs, options.reverse, Source::from(at));
 }
 
-/// f of each slice of xs along its leading dim, one after the other, stacked: jax.lax.map. xs and the result of f are
-/// as in ts::scan. An elementwise or batched operation on the whole xs is faster where there is one.
+/// Applies f to each slice of xs along its leading dim, one after the other, and stacks the results: jax.lax.map. xs
+/// and the result of f are as in ts::scan. An elementwise or batched operation on the whole xs is faster where there is
+/// one.
 template <class F, class Xs> constexpr auto map(const F& f, const Xs& xs, Here at = Here::current()) {
   const auto step = [&](const auto&, const auto& x) { return std::tuple(std::tuple(), f(x)); };
   return std::get<1>(detail::scan(step, std::tuple(), xs, false, Source::from(at)));
@@ -294,14 +295,14 @@ constexpr auto for_indices(const From& from, const To& to, const Init& init, Sou
   if (context.module == nullptr) fail_outside_of_trace("fori_loop", "ts::fori_loop", source);
   context = context.at(source);
   const Value first = as_size(lower(context, Dim(from))), count = as_size(lower(context, Dim(to))) - first;
-  const Value steps = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
+  const Value steps = build::arange(count);
   return loop(Sym<std::int32_t, 1>(steps + build::cast(first, DType::i32)));
 }
 
 }  // namespace detail
 
 /// carry = f(i, carry) for i from `from` to `to` - 1: jax.lax.fori_loop. i is a rank-0 i32 tensor. The number of steps
-/// is known when the program is planned; `to` less than `from` is an error. All else as in ts::scan.
+/// is known when the program is planned; `to` less than `from` is an error. Otherwise as in ts::scan.
 template <SizeOperand From, SizeOperand To, class F, class Init>
 constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init& init, Here at = Here::current()) {
   const Source source = Source::from(at);

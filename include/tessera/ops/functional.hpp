@@ -6,9 +6,10 @@
 #include <limits>
 #include <type_traits>
 
+#include <tessera/graph/ir/attributes/reduced.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
+#include <tessera/ops/custom/given_gradient.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
-#include <tessera/ops/given_gradient.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 
 namespace tessera {
@@ -84,10 +85,9 @@ template <bool Keep, int... Dims> struct LogSumExp {
     // Rows whose maximum is infinite are not shifted: infinity minus infinity would be NaN.
     const Value most = build::constant_reduce(Op::max, x, set),
                 infinity = x.number(std::numeric_limits<double>::infinity());
-    const Value shift =
-        build::select(build::binary(Op::equal, build::unary(Op::abs, most), infinity), x.number(0), most);
-    const Value sum = build::reduce(Op::sum, build::unary(Op::exp, x - shift), set, true);
-    const Value made = build::unary(Op::log, sum) + shift;
+    const Value shift = build::select(build::equal(build::abs(most), infinity), x.number(0), most);
+    const Value sum = build::sum_of(build::exp(x - shift), set, true);
+    const Value made = build::log(sum) + shift;
     return build::cast(Keep ? made : build::drop_singletons(made, set), type);
   }
 };
@@ -118,7 +118,7 @@ struct LayerNormTag {
     const Value near = x - build::row_sum(x, dim) / count;
     const Value rest = build::constant_reduce(Op::sum, near, 1u << dim) / count;
     const Value variance = build::row_sum(near * near, dim) / count - rest * rest;
-    const Value scale = build::unary(Op::rsqrt, variance + build::cast(eps, x.dtype()));
+    const Value scale = build::rsqrt(variance + build::cast(eps, x.dtype()));
     return build::cast((near - rest) * scale * gain + bias, type);
   }
 };
@@ -132,7 +132,7 @@ struct RmsNormTag {
     x = build::cast(x.at(context.source), computed_as(type));
     gain = build::cast(gain, x.dtype());
     const Value square = build::row_mean(x * x, x.rank() - 1);
-    return build::cast(x * build::unary(Op::rsqrt, square + build::cast(eps, x.dtype())) * gain, type);
+    return build::cast(x * build::rsqrt(square + build::cast(eps, x.dtype())) * gain, type);
   }
 };
 
@@ -165,20 +165,19 @@ template <int Rank> struct CrossEntropyTag {
     const int lead = logits.leading(Rank), dim = logits.rank() - 1;
     logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
     const Value target = build::insert_singletons(targets.at(context.source), 1u << dim, logits.rank());
-    const Value shifted = build::shifted(logits, dim), exponential = build::unary(Op::exp, shifted);
-    const Value sum = build::row_sum(exponential, dim), loss = build::unary(Op::log, sum) - shifted;
-    const Value picked = build::binary(Op::equal, build::iota(logits, dim, target.dtype()), target);
+    const Value shifted = build::shifted(logits, dim), exponential = build::exp(shifted);
+    const Value sum = build::row_sum(exponential, dim), loss = build::log(sum) - shifted;
+    const Value picked = build::equal(build::iota(logits, dim, target.dtype()), target);
     const unsigned all = ((1u << logits.rank()) - 1) & ~((1u << lead) - 1);
     const Value positions = build::element_count(logits, all & ~(1u << dim)), zero = loss.number(0);
     const Value share = build::cast(logits.number(1, DType::f64) / build::cast(positions, DType::f64), logits.dtype());
-    const Value made = build::reduce(Op::sum, build::select(picked, loss * share, zero), all, false);
+    const Value made = build::sum_of(build::select(picked, loss * share, zero), all, false);
     // The gradient of the logarithm is the share of rows that have a target: by operations it would be another sum of
     // each row, and a value for each row to be reduced where classes are split.
     const Value cotangent = build::variable_like(made), class_of = build::cast(target, DType::i64);
     const Value own = (lead == 0 ? cotangent : build::insert_singletons(cotangent, all, logits.rank())) * share;
-    const Value exists =
-        build::binary(Op::logical_and, build::binary(Op::greater_equal, class_of, class_of.number(0, DType::i64)),
-                      build::binary(Op::less, class_of, build::extent(logits, dim)));
+    const Value exists = build::logical_and(build::greater_equal(class_of, class_of.number(0, DType::i64)),
+                                            build::less(class_of, build::extent(logits, dim)));
     const Value values[] = {logits};
     const Value gradients[] = {exponential * (build::select(exists, own, zero) / sum) -
                                build::select(picked, own, zero)};

@@ -50,7 +50,7 @@ constexpr OpRow unchanged_row(std::string_view name, std::int8_t arity) {
 constexpr Batched batch_first_operand(const Batch& b) { return b.make(b.batched(), batched_operands(b, 1)); }
 constexpr int first_operand(Graph&, const Node&, const std::int32_t* operands) { return operands[0]; }
 
-/// A value with respect to which a gradient is computed: different from all others, even from an equal one.
+/// A value with respect to which a gradient is computed. It is not shared with equal values.
 struct VariableOp {
   static constexpr OpRow row = unchanged_row("variable", 1);
   static constexpr GradientRule gradient = [](Gradient& r) { r.add(0, r.g()); };

@@ -42,7 +42,7 @@ template <bool OfLayers = false, class T> constexpr auto floating_tree(const T& 
 }
 template <class T> using floating_tree_t = decltype(floating_tree(std::declval<const T&>()));
 
-/// f of each tensor of such a tree, in order, in a tree alike.
+/// A tree of the same form with the results of f for each tensor, in order.
 template <class T, class F> constexpr auto map_tensors(const T& tree, const F& f) {
   if constexpr (TensorOperand<T>)
     return f(tree);
@@ -94,12 +94,12 @@ template <class T> constexpr void set_one_at(T& structure, const Value& element)
   Value offset = element.integer(0, DType::i32);
   for_each_floating(structure, [&](auto& leaf, const Value& given) {
     const Value own = here(given).at(element.source);
-    Value place = offset, count = own.integer(1, DType::i32);
+    Value position = offset, count = own.integer(1, DType::i32);
     for (int d = own.rank() - 1; d >= 0; --d) {
-      if (!own.is_singleton(d)) place = place + build::iota(own, d, DType::i32) * count;
+      if (!own.is_singleton(d)) position = position + build::iota(own, d, DType::i32) * count;
       count = count * build::cast(build::extent(own, d), DType::i32);
     }
-    const Value one = build::cast(build::binary(Op::equal, place, element), own.dtype());
+    const Value one = build::cast(build::equal(position, element), own.dtype());
     leaf = std::remove_cvref_t<decltype(leaf)>(build::broadcast(one, own));
     offset = offset + count;
   });
@@ -108,7 +108,7 @@ template <class T> constexpr void set_one_at(T& structure, const Value& element)
 /// 0, 1, ... for the elements of the floating tensors of a structure.
 template <class T> constexpr auto numbers_to(const T& structure) {
   const Value count = element_count(structure);
-  return Sym<std::int32_t, 1>(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}));
+  return Sym<std::int32_t, 1>(build::arange(count));
 }
 
 /// The part of x for one of the tensors whose elements its dim `dim` counts: that dim becomes the dims of `like`, whose

@@ -2,8 +2,8 @@
 #define TESSERA_OPS_NORMAL_FUNCTIONS_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/ops/custom/given_gradient.hpp>
 #include <tessera/ops/elementwise.hpp>
-#include <tessera/ops/given_gradient.hpp>
 
 // Functions of the tails of normal distributions, composed of others: erfc, erfinv, ndtr and log_ndtr are in
 // elementwise/special.hpp.
@@ -18,7 +18,7 @@ struct ErfcxTag : FloatingComposition {
     const Value x = build::cast(given.at(context.source), DType::f64), edge = x.number(10);
     const Value in_tail = build::greater(x, edge), far = build::select(in_tail, x, edge),
                 near = build::select(in_tail, edge, x);
-    const Value direct = build::unary(Op::exp, near * near) * build::apply<ops::ErfcOp>(near);
+    const Value direct = build::exp(near * near) * build::apply<ops::ErfcOp>(near);
     const Value inverse = 1.0 / far, step = inverse * inverse * 0.5;
     Value series = x.number(1);
     for (int n = 12; n >= 1; --n) series = 1.0 - step * series * (2.0 * n - 1);
@@ -32,14 +32,14 @@ struct NdtriTag : FloatingComposition {
   static constexpr Value emit(Value context, Value given) {
     const Value p = build::cast(given.at(context.source), DType::f64), zero = p.number(0);
     const Value below = build::less(p, p.number(0.5)), rest = build::select(below, p, 1.0 - p);
-    const Value central = build::less(build::unary(Op::abs, p - 0.5), p.number(0.425));
+    const Value central = build::less(build::abs(p - 0.5), p.number(0.425));
     const Value is_inside = build::greater(rest, zero);
-    const Value in_tail = build::binary(Op::logical_and, is_inside, build::unary(Op::logical_not, central));
-    // Each formula is given numbers that it is finite for.
+    const Value in_tail = build::logical_and(is_inside, build::logical_not(central));
+    // Each formula gets only numbers for which it is finite.
     const Value middle =
         build::apply<ops::ErfinvOp>(build::select(central, p, p.number(0.5)) * 2.0 - 1.0) * 1.41421356237309504880;
-    const Value r = build::unary(Op::sqrt, -build::unary(Op::log, build::select(in_tail, rest, p.number(0.01))));
-    const Value is_near = build::binary(Op::less_equal, r, r.number(5));
+    const Value r = build::sqrt(-build::log(build::select(in_tail, rest, p.number(0.01))));
+    const Value is_near = build::less_equal(r, r.number(5));
     const Value near = build::select(is_near, r - 1.6, zero), far = build::select(is_near, zero, r - 5.0);
     using Tail = ops::NormalTail;
     const Value size =
@@ -52,8 +52,7 @@ struct NdtriTag : FloatingComposition {
     const Value made = build::select(central, middle, build::select(is_inside, tail, end));
     const Value cotangent = build::variable_like(made);
     const Value values[] = {p};
-    const Value gradients[] = {cotangent * build::unary(Op::exp, made * made * 0.5) *
-                               2.50662827463100050242};  // sqrt(2 pi)
+    const Value gradients[] = {cotangent * build::exp(made * made * 0.5) * 2.50662827463100050242};  // sqrt(2 pi)
     return build::cast(build::with_gradients(made, cotangent, values, gradients), given.dtype());
   }
 

@@ -11,7 +11,7 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/ir/attributes.hpp>
+#include <tessera/graph/ir/attributes/alike.hpp>
 #include <tessera/graph/ir/row.hpp>
 #include <tessera/graph/transform/batch.hpp>
 
@@ -91,8 +91,8 @@ TESSERA_PLANNING inline const Shape& given_shape(const ShapeContext& c, int oper
   const int id = c.graph.operand(c.id, operand);
   return c.shapes[c.graph[id].source.function() == column_of_vector ? c.graph.operand(id, 0) : id];
 }
-/// The shapes of an operation's tensors and the values of its sizes. `shown`: of how many operands, where those behind
-/// were not given by the user.
+/// The shapes of an operation's tensors and the values of its sizes. `shown`: how many operands the message shows,
+/// where the user did not give the later ones.
 TESSERA_PLANNING inline std::string operands_text(const ShapeContext& c, int shown) {
   const OpRow& row = row_of(c.node());
   std::string operands;

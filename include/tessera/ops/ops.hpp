@@ -21,8 +21,10 @@
 #include <tessera/ops/contraction/ragged_dot.hpp>
 #include <tessera/ops/contraction/vector_products.hpp>
 #include <tessera/ops/control_flow.hpp>
-#include <tessera/ops/custom_call.hpp>
-#include <tessera/ops/custom_gradient.hpp>
+#include <tessera/ops/cumulative/cumulative.hpp>
+#include <tessera/ops/cumulative/logcumsumexp.hpp>
+#include <tessera/ops/custom/custom_call.hpp>
+#include <tessera/ops/custom/custom_gradient.hpp>
 #include <tessera/ops/data_movement/combinations.hpp>
 #include <tessera/ops/data_movement/creation.hpp>
 #include <tessera/ops/data_movement/diagonal.hpp>
@@ -41,7 +43,6 @@
 #include <tessera/ops/elementwise/nextafter.hpp>
 #include <tessera/ops/functional.hpp>
 #include <tessera/ops/glu.hpp>
-#include <tessera/ops/indexing/cumulative.hpp>
 #include <tessera/ops/indexing/dynamic_slice.hpp>
 #include <tessera/ops/indexing/embedding.hpp>
 #include <tessera/ops/indexing/embedding_bag.hpp>
@@ -49,15 +50,11 @@
 #include <tessera/ops/indexing/index_mode.hpp>
 #include <tessera/ops/indexing/index_put.hpp>
 #include <tessera/ops/indexing/isin.hpp>
-#include <tessera/ops/indexing/logcumsumexp.hpp>
 #include <tessera/ops/indexing/nonzero.hpp>
 #include <tessera/ops/indexing/one_hot.hpp>
 #include <tessera/ops/indexing/scatter.hpp>
-#include <tessera/ops/indexing/searchsorted.hpp>
 #include <tessera/ops/indexing/segment.hpp>
-#include <tessera/ops/indexing/sort.hpp>
 #include <tessera/ops/indexing/take_along_dim.hpp>
-#include <tessera/ops/indexing/unique.hpp>
 #include <tessera/ops/jacobian.hpp>
 #include <tessera/ops/layers.hpp>
 #include <tessera/ops/losses/cross_entropy.hpp>
@@ -87,6 +84,9 @@
 #include <tessera/ops/reduction/pooling.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/ops/reduction/statistics.hpp>
+#include <tessera/ops/sorting/searchsorted.hpp>
+#include <tessera/ops/sorting/sort.hpp>
+#include <tessera/ops/sorting/unique.hpp>
 #include <tessera/ops/spatial/affine_grid.hpp>
 #include <tessera/ops/spatial/grid_sample.hpp>
 #include <tessera/ops/spatial/interpolate.hpp>

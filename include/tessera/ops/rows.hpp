@@ -10,14 +10,14 @@
 #include <tessera/ops/contraction/ragged_rows.hpp>
 #include <tessera/ops/contraction/window_rows.hpp>
 #include <tessera/ops/control_rows.hpp>
-#include <tessera/ops/custom_call_rows.hpp>
+#include <tessera/ops/cumulative/cumulative_rows.hpp>
+#include <tessera/ops/custom/custom_call_rows.hpp>
 #include <tessera/ops/data_movement/data_movement_rows.hpp>
 #include <tessera/ops/elementwise/gcd.hpp>
 #include <tessera/ops/elementwise/incomplete_gamma.hpp>
 #include <tessera/ops/elementwise/nextafter.hpp>
 #include <tessera/ops/elementwise/operations.hpp>
 #include <tessera/ops/gradient_rows.hpp>
-#include <tessera/ops/indexing/cumulative_rows.hpp>
 #include <tessera/ops/indexing/indexed_rows.hpp>
 #include <tessera/ops/indexing/scatter_rows.hpp>
 #include <tessera/ops/indexing/sort_rows.hpp>

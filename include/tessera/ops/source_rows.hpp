@@ -10,12 +10,13 @@
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/ops/elementwise/select.hpp>
 #include <tessera/ops/operation.hpp>
+#include <tessera/ops/random/random_draw.hpp>
 
 TESSERA_PLANNING_BEGIN
 
 namespace tessera::build {
 
-/// What same_extents compares: what its message says.
+/// What same_extents compares, for its message.
 enum class ExtentsOf : std::int8_t {
   examples,   ///< of the arguments of a vmap
   positions,  ///< of scores and targets
@@ -62,6 +63,9 @@ constexpr void require_layer(Value x, int dim, std::int64_t layer) {
   made.value = static_cast<double>(layer);
   made.labels[3] = static_cast<std::int8_t>(ExtentsOf::layers);
   x.make(made, {x.id});
+}
+constexpr Value arange(Value count, DType type) {
+  return count.make({.op = Op::arange, .dtype = type, .rank = 1}, {count.id});
 }
 constexpr Value iota(Value like, int dim, DType type) {
   // Broadcast within a fused kernel, it would count along the dim of the kernel.

@@ -2,7 +2,7 @@
 #define TESSERA_OPS_STOP_GRADIENT_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/expression/expr.hpp>
 #include <tessera/ops/gradient_rows.hpp>
 #include <tessera/ops/rows.hpp>
 
@@ -19,8 +19,8 @@ struct StopGradientTag {
 
 }  // namespace detail
 
-/// x, which gradients treat as a constant: jax.lax.stop_gradient, Tensor.detach. What only the gradient behind it needs
-/// is not computed. No communication.
+/// x, which gradients treat as a constant: jax.lax.stop_gradient, Tensor.detach. What only the gradient of x needs is
+/// not computed. No communication.
 template <TensorArgument X> constexpr auto stop_gradient(const X& x, Here at = Here::current()) {
   return call<detail::StopGradientTag>(Source::from(at), x);
 }

@@ -42,7 +42,7 @@ template <class T, class F> constexpr auto map_steps(const T& x, const F& f) {
   }
 }
 
-/// Which steps a tensor of xs has in the groups of `Steps`, [groups, Steps, ...], and behind these, [rest, ...].
+/// Which steps a tensor of xs has in the groups of `Steps`, [groups, Steps, ...], and after these, [rest, ...].
 template <int Steps> struct StepGroups {
   static constexpr Value groups(Value extent) { return extent / extent.integer(Steps, extent.dtype()); }
   static constexpr Value grouped(Value extent) { return groups(extent) * extent.integer(Steps, extent.dtype()); }
@@ -225,7 +225,7 @@ constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool re
 
 /// ts::scan whose body computes `Steps` steps, as `unroll` of jax.lax.scan: `ts::scan(f, init, xs, ts::unroll<4>)`. The
 /// results are those of the scan without it. Kernels of one step can fuse with those of the next one, and the program
-/// is longer. Steps behind the last whole group run in a second loop, so the number of steps is any. xs are reshaped,
+/// is longer. Steps after the last whole group run in a second loop, so the number of steps is any. xs are reshaped,
 /// and y of both loops joined. Errors, besides those of scan: unsupported where a step draws random numbers with a key
 /// that is a number; a Stack in xs and a plain struct as y don't compile. Communication: that of f, once a step.
 template <class F, class Init, class Xs, int Steps>

@@ -10,7 +10,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/graph/ir/value.hpp>
-#include <tessera/graph/trace/composed_call.hpp>
+#include <tessera/graph/trace/expression/composed_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/graph/trace/stack.hpp>
 #include <tessera/graph/trace/tree.hpp>
@@ -83,7 +83,7 @@ constexpr Value norm_of(const Growable<Value>& values, double p, Source source) 
     const Value v = value.at(source), size = build::apply<ops::AbsOp>(v);
     const unsigned all = (1u << v.rank()) - 1;
     const Value own = build::cast(
-        largest ? build::reduce(Op::max, size, all, false)
+        largest ? build::max_of(size, all, false)
                 : build::sum_of(p == 1 ? size : build::apply<ops::PowOp>(size, size.number(p, size.dtype())), all),
         wide);
     total = total.module == nullptr ? own : largest ? build::apply<ops::MaximumOp>(total, own) : total + own;

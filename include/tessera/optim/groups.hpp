@@ -52,7 +52,7 @@ constexpr auto step_by_group(const Step& step, const Config& others, const Group
 ///     const auto [next, next_state] = ts::optim::by_group(
 ///         [&](const auto& config) { return ts::adamw(model, gradient, state, config); }, config,
 ///         ts::optim::Group(plain, slow));   // slow: an AdamW with its own learning_rate and weight_decay
-/// Errors: `option` for a pattern that names no floating-point tensor of the model. No communication of its own.
+/// Errors: `option` for a pattern that names no floating-point tensor of the model. It adds no communication.
 template <class Step, class Config, class... Configs>
 constexpr auto by_group(const Step& step, const Config& others, const Group<Configs>&... groups) {
   return detail::step_by_group(step, others, groups...);

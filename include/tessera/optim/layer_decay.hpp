@@ -20,12 +20,12 @@ namespace tessera::optim {
 
 namespace detail {
 
-/// decay^(n - i) for the layers i of a Stack of n, for each Stack once.
+/// decay^(n - i) for layer i of a Stack of n layers, computed once for each Stack.
 class LayerScales {
  public:
   constexpr explicit LayerScales(const Scalar& decay) : decay_(decay) {}
 
-  /// How many layers the first Stack has, in f64; without a module before there was one.
+  /// How many layers the first Stack has, in f64; a null value before a Stack was visited.
   constexpr Value depth() const { return depth_; }
   constexpr Value power(Value exponent) const { return build::apply<ops::PowOp>(lower(exponent, decay_), exponent); }
   /// The scales for a tensor of the Stack whose name begins with `stack`, of the tensor's rank.
@@ -35,7 +35,7 @@ class LayerScales {
       for (const char c : stack) stack_.push_back(c);
       const Value count = build::extent(tensor, 0), layers = build::cast(count, DType::f64);
       if (depth_.module == nullptr) depth_ = layers;
-      const Value layer = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
+      const Value layer = build::arange(count);
       scales_ = power(layers - build::cast(layer, DType::f64));
     }
     return build::insert_singletons(scales_, ((1u << tensor.rank()) - 1) & ~1u, tensor.rank());
@@ -86,10 +86,10 @@ constexpr Model decayed_by_layer(const Model& model, Model moved, const Scalar& 
 
 /// Inside a traced function, after the step of an optimizer: layer-wise decay of the learning rate, as for fine-tuning
 /// vision transformers (`layer_decay` of timm and BEiT). `moved` is what the optimizer made of `model`. Layer i of a
-/// Stack of n layers moves decay^(n - i) times as far, which is that learning rate where an update is linear in it, as
-/// that of AdamW, SGD, Lion, Lamb and Muon is; those of Adafactor, Asgd and Rprop are not. The tensors in `first`,
-/// those before the layers, move decay^(n + 1) times as far; all others, such as the head, as the optimizer moved them.
-/// Several Stacks are counted separately, and `first` is before the first one.
+/// Stack of n layers moves decay^(n - i) times as far. This equals a learning rate decay^(n - i) times as large for
+/// optimizers whose update is linear in it, such as AdamW, SGD, Lion, Lamb and Muon, but not for Adafactor, Asgd and
+/// Rprop. The tensors in `first`, those before the layers, move decay^(n + 1) times as far; all others, such as the
+/// head, as the optimizer moved them. Several Stacks are counted separately, and `first` is before the first one.
 ///
 ///     const auto [moved, next_state] = ts::adamw(model, gradient, state, config);
 ///     const auto next = ts::optim::layer_decay(model, moved, 0.75, nn::Names("patches.*", "positions"));

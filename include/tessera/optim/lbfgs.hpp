@@ -86,7 +86,7 @@ struct Vectors {
     }
     return reduced(total);
   }
-  /// f of corresponding tensors of a and b.
+  /// A vector of f(x, y) for corresponding tensors x of a and y of b.
   template <class F>
   constexpr Growable<Value> map(const F& f, const Growable<Value>& a, const Growable<Value>& b) const {
     Growable<Value> made;

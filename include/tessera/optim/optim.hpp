@@ -3,15 +3,17 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/optim/accumulate.hpp>
-#include <tessera/optim/adadelta.hpp>
-#include <tessera/optim/adafactor.hpp>
-#include <tessera/optim/adagrad.hpp>
 #include <tessera/optim/adam/adam.hpp>
 #include <tessera/optim/adam/adamax.hpp>
 #include <tessera/optim/adam/adamw.hpp>
 #include <tessera/optim/adam/amsgrad.hpp>
 #include <tessera/optim/adam/nadam.hpp>
 #include <tessera/optim/adam/radam.hpp>
+#include <tessera/optim/adaptive/adadelta.hpp>
+#include <tessera/optim/adaptive/adafactor.hpp>
+#include <tessera/optim/adaptive/adagrad.hpp>
+#include <tessera/optim/adaptive/rmsprop.hpp>
+#include <tessera/optim/adaptive/rprop.hpp>
 #include <tessera/optim/asgd.hpp>
 #include <tessera/optim/average.hpp>
 #include <tessera/optim/clip.hpp>
@@ -23,8 +25,6 @@
 #include <tessera/optim/loss_scale.hpp>
 #include <tessera/optim/muon.hpp>
 #include <tessera/optim/optimizer_step.hpp>
-#include <tessera/optim/rmsprop.hpp>
-#include <tessera/optim/rprop.hpp>
 #include <tessera/optim/schedule/reduce_on_plateau.hpp>
 #include <tessera/optim/schedule/schedule.hpp>
 #include <tessera/optim/sgd.hpp>

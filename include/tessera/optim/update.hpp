@@ -11,7 +11,6 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
-#include <tessera/graph/ir/attributes.hpp>
 #include <tessera/graph/ir/node.hpp>
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/named_leaves.hpp>
@@ -49,7 +48,7 @@ struct OneLayer {
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
 };
-/// The names of the floating-point tensors of a model, in order, each with a zero behind it.
+/// The names of the floating-point tensors of a model, in order, each followed by a zero.
 template <class Model> constexpr Growable<char> list_parameter_names() {
   Model model{};
   OneLayer one;
@@ -139,7 +138,7 @@ constexpr auto map_parameters(Here at, const F& f, const Model& model, const Gra
 
 /// The pattern of every optimizer: `update` of map_parameters returns the next parameter and its next states. A
 /// parameter keeps its sharding, whatever that of its state is. Errors of operations on tensors of different shapes,
-/// as those of the state of another model, are `structure` and name the parameter.
+/// such as those of the state of another model, are `structure` and name the parameter.
 template <class F, class Model, class Gradients, class... States>
 constexpr auto update_parameters(Here at, const F& update, const Model& model, const Gradients& gradients,
                                  const States&... states) {

@@ -28,7 +28,7 @@
 #include <tessera/mesh/storage_split.hpp>
 #include <tessera/ops/checkpoint.hpp>
 #include <tessera/ops/constraint.hpp>
-#include <tessera/ops/custom_gradient.hpp>
+#include <tessera/ops/custom/custom_gradient.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/parallel/required_axis.hpp>
 #include <tessera/tensor/reshard.hpp>
@@ -116,7 +116,7 @@ template <FsdpPolicy policy, class T, class Visitor> constexpr void visit_own_pa
   }
 }
 
-/// Gathers a parameter for all its uses. A gradient that a loop of the model sums up is reduced behind the loop; those
+/// Gathers a parameter for all its uses. A gradient that a loop of the model sums up is reduced after the loop; those
 /// of a Stack's layers layer by layer, so that no device has whole gradients of all layers.
 template <FsdpPolicy policy> struct GatherParameter {
   template <class Leaf, class T, int Rank>
@@ -228,7 +228,7 @@ template <class Model, FsdpPolicy policy = FsdpPolicy{}, class Output = PlannedO
   }
   template <class... Args>
   static constexpr auto with_gathered(const Model& stored, const Value& context, const Args&... args) {
-    // In a Stack, whose backward pass is a loop of its own, parameters are gathered in both without more ado.
+    // In a Stack, whose backward pass is a separate loop, parameters are gathered in both passes anyway.
     if (context.module == nullptr || (policy.reshard_after_forward && context.module->current != 0))
       return stored(detail::fsdp_argument<policy>(args)...);
     Model gathered = stored;

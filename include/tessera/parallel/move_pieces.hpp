@@ -16,8 +16,8 @@
 
 namespace tessera::detail {
 
-/// Copies a value from the shards of placements `from` to those of `to`. Reduces it over the axes `reduced`, in mesh
-/// order; along the axes `kept` it stays partial, so each part is copied to the part with the same coordinates.
+/// Copies a value from the shards of placements `from` to those of `to`. Reduces the value over the axes `reduced`, in
+/// mesh order; along the axes `kept` it stays partial, so each part is copied to the part with the same coordinates.
 /// `in` has an array per device, `out` one per shard of the grid over `out_axes`; null: nothing is written there. Each
 /// process has all of these arrays.
 inline void move_pieces(DType type, Reduction reduction, const Shape& shape, const Mesh& mesh, const Placements& from,

@@ -20,7 +20,7 @@ constexpr Reduction reduction_of(ReduceOp op) {
                                       Reduction::product, Reduction::bit_and, Reduction::bit_or};
   return reductions[static_cast<std::size_t>(op)];
 }
-/// Whether the reduction of equal values is that value, as of max, min and avg.
+/// Whether the reduction of equal values is that value, as for max, min and avg.
 constexpr bool is_idempotent(ReduceOp op) { return op == ReduceOp::avg || facts_of(reduction_of(op)).idempotent; }
 /// The operation of a Reduction. Reduction::sum is ReduceOp::sum, never avg.
 constexpr ReduceOp reduce_op_of(Reduction reduction) {

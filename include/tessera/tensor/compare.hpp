@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include <tessera/base/dtype.hpp>
-#include <tessera/base/hash.hpp>
+#include <tessera/base/integers/hash.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/mesh/processes.hpp>
 #include <tessera/runtime/memory/storage.hpp>

@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-#include <tessera/base/hash.hpp>
+#include <tessera/base/integers/hash.hpp>
 #include <tessera/graph/trace/named_leaves.hpp>
 #include <tessera/graph/trace/operand.hpp>
 #include <tessera/tensor/compare.hpp>

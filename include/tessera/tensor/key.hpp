@@ -9,7 +9,7 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/here.hpp>
-#include <tessera/base/philox.hpp>
+#include <tessera/base/integers/philox.hpp>
 #include <tessera/base/source.hpp>
 
 namespace tessera {

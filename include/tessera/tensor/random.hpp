@@ -14,7 +14,6 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/ir/attributes.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/mesh.hpp>

@@ -68,9 +68,8 @@ template <class Model, int History> struct Path {
 constexpr Value largest_of(const Growable<Value>& a) {
   Value largest{};
   for (const Value& x : a) {
-    const Value own =
-        build::cast(build::reduce(Op::max, build::apply<ops::AbsOp>(x), (1u << x.rank()) - 1, false), DType::f64);
-    largest = largest.module == nullptr ? own : build::binary(Op::maximum, largest, own);
+    const Value own = build::cast(build::max_of(build::apply<ops::AbsOp>(x), (1u << x.rank()) - 1, false), DType::f64);
+    largest = largest.module == nullptr ? own : build::maximum(largest, own);
   }
   return largest;
 }

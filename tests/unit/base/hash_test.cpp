@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/base/hash.hpp>
+#include <tessera/base/integers/hash.hpp>
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include "expect_error.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/base/narrow.hpp>
+#include <tessera/base/integers/narrow.hpp>
 
 namespace ts = tessera;
 

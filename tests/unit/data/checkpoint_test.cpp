@@ -15,10 +15,10 @@
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/data/checkpoint_manager.hpp>
-#include <tessera/data/load_checkpoint.hpp>
+#include <tessera/data/checkpoint/checkpoint_manager.hpp>
+#include <tessera/data/checkpoint/load_checkpoint.hpp>
+#include <tessera/data/checkpoint/save_checkpoint.hpp>
 #include <tessera/data/safetensors.hpp>
-#include <tessera/data/save_checkpoint.hpp>
 #include <tessera/nn/cast_model.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/nn/sharding_strategy.hpp>

@@ -13,8 +13,8 @@
 #include <tessera/ops/ops.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/creation/window_functions.hpp>
 #include <tessera/tensor/host.hpp>
-#include <tessera/tensor/window_functions.hpp>
 
 namespace ts = tessera;
 

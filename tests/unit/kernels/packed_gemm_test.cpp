@@ -10,7 +10,7 @@
 #include "../../support/gemm_problem.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/kernels/gemm/bf16_gemm.hpp>
+#include <tessera/kernels/gemm/bf16/bf16_gemm.hpp>
 #include <tessera/kernels/gemm/packed_gemm.hpp>
 #include <tessera/kernels/gemm/small_gemm.hpp>
 

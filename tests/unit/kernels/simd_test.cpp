@@ -36,39 +36,6 @@ TYPED_TEST(Memory, LoadsAndStoresWhole) {
   for (int i = 0; i < width; ++i) EXPECT_EQ(to[i + 1], from[i + 1]);
 }
 
-TYPED_TEST(Memory, LoadsAndStoresPartly) {
-  using T = TypeParam;
-  for (int count = 0; count <= width; ++count) {
-    // Exactly as large as what may be touched, so that a sanitizer sees a read too far.
-    std::vector<std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>> from(static_cast<std::size_t>(count)),
-        to(static_cast<std::size_t>(count));
-    for (int i = 0; i < count; ++i) from[static_cast<std::size_t>(i)] = element<T>(i);
-    alignas(64) T padded[width];
-    pad_copy(padded, reinterpret_cast<const T*>(from.data()), count);
-    const auto lanes = load(padded);
-    store_partial(reinterpret_cast<T*>(to.data()), lanes, count);
-    EXPECT_EQ(from, to);
-    T all[width];
-    store(all, lanes);
-    for (int i = count; i < width; ++i) EXPECT_EQ(all[i], T{});
-  }
-}
-
-TYPED_TEST(Memory, Strides) {
-  using T = TypeParam;
-  for (const int stride : {-2, 0, 1, 3}) {
-    std::vector<std::uint8_t> raw_from(3 * width * sizeof(T)), raw_to(3 * width * sizeof(T));
-    T* const from = reinterpret_cast<T*>(raw_from.data());
-    T* const to = reinterpret_cast<T*>(raw_to.data());
-    for (int i = 0; i < 3 * width; ++i) from[i] = element<T>(i);
-    const int start = stride < 0 ? 2 * width : 0;
-    T all[width];
-    for (int i = 0; i < width; ++i) all[i] = from[start + i * stride];
-    store_strided(to + start, load(all), stride);
-    for (int i = 0; stride != 0 && i < width; ++i) EXPECT_EQ(to[start + i * stride], from[start + i * stride]);
-  }
-}
-
 TYPED_TEST(Memory, Splats) {
   using T = TypeParam;
   for (const T value : {element<T>(0), element<T>(1), element<T>(2)}) {

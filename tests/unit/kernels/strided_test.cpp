@@ -174,10 +174,10 @@ TEST(Strided, SumsFromLeftToRight) {
   for (std::size_t s = 1; s < 5; ++s)
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += data[s][i];
   std::vector<float> dst(n);
-  strided_reduce(Reduction::sum, dst.data(), {1}, sources, {n});
+  strided_reduce(DType::f32, Reduction::sum, dst.data(), {1}, sources, {n});
   EXPECT_EQ(dst, expected);
   // In place of the fourth source.
-  strided_reduce(Reduction::sum, data[3].data(), {1}, sources, {n});
+  strided_reduce(DType::f32, Reduction::sum, data[3].data(), {1}, sources, {n});
   EXPECT_EQ(data[3], expected);
 }
 
@@ -188,7 +188,7 @@ TEST(Strided, SumsOfManySources) {
   for (const std::int64_t step : {1, 2}) {
     std::vector<float> dst(2 * n, 0.f);
     const std::vector<StridedSource> sources(parts, {values.data(), {step}});
-    strided_reduce(Reduction::sum, dst.data(), {step}, sources, {n});
+    strided_reduce(DType::f32, Reduction::sum, dst.data(), {step}, sources, {n});
     for (std::int64_t i = 0; i < n; ++i)
       EXPECT_NEAR(dst[static_cast<std::size_t>(i * step)] / (parts * static_cast<double>(0.1f)), 1, 2e-6);
   }
@@ -228,7 +228,7 @@ template <class T> void check_long_rows() {
         to = first == 0 ? run : combined(run, to);
       }
     }
-    strided_reduce(op, dst.data() + at, {1}, sources, {count}, accumulate, past_caches);
+    strided_reduce(dtype_v<T>, op, dst.data() + at, {1}, sources, {count}, accumulate, past_caches);
     ASSERT_EQ(dst, expected) << "round " << round;
   }
 }
@@ -307,7 +307,7 @@ TEST(Strided, ReductionsKeepNaNAndWrapIntegers) {
   const std::vector<StridedSource> sources = {{a.data(), {1}}, {b.data(), {1}}};
   std::vector<float> dst(3);
   for (const Reduction op : {Reduction::max, Reduction::min}) {
-    strided_reduce(op, dst.data(), {1}, sources, {3});
+    strided_reduce(DType::f32, op, dst.data(), {1}, sources, {3});
     EXPECT_TRUE(std::isnan(dst[0]));
     EXPECT_TRUE(std::isnan(dst[1]));
     EXPECT_EQ(dst[2], op == Reduction::max ? 4.0f : 3.0f);
@@ -316,13 +316,14 @@ TEST(Strided, ReductionsKeepNaNAndWrapIntegers) {
   std::vector<float> all(100);
   for (const auto& [x, y] : {std::pair(&long_a, &long_b), std::pair(&long_b, &long_a)})
     for (const Reduction op : {Reduction::max, Reduction::min}) {
-      strided_reduce(op, all.data(), {1}, std::vector<StridedSource>{{x->data(), {1}}, {y->data(), {1}}}, {100});
+      strided_reduce(DType::f32, op, all.data(), {1}, std::vector<StridedSource>{{x->data(), {1}}, {y->data(), {1}}},
+                     {100});
       for (const float value : all) ASSERT_TRUE(std::isnan(value));
     }
   const std::int32_t big = std::numeric_limits<std::int32_t>::max(), one = 1;
   const std::vector<StridedSource> integers = {{&big, {}}, {&one, {}}};
   std::int32_t sum = 0;
-  strided_reduce(Reduction::sum, &sum, {}, integers, {});
+  strided_reduce(DType::i32, Reduction::sum, &sum, {}, integers, {});
   EXPECT_EQ(sum, std::numeric_limits<std::int32_t>::min());
 }
 

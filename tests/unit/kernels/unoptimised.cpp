@@ -14,7 +14,7 @@ template <class T> void store_all(T* to, const T* from) {
   const Lanes<L> x = load(from), y = load(from + width);
   const Mask less = apply<Op::less>(x, y), equal = apply<Op::equal>(x, y);
   store(reinterpret_cast<bool*>(to), apply<Op::logical_or>(less, equal));
-  store_partial(to, select(less, x, y), 3);
+  store(to, wrap<T>(select(less, x, y)));
   if constexpr (!std::is_same_v<T, bool>) {
     store(to, wrap<T>(apply<Op::abs>(apply<Op::neg>(x))));
     store(to, wrap<T>(apply<Op::sign>(apply<Op::mul>(apply<Op::add>(x, y), apply<Op::sub>(x, y)))));

@@ -13,7 +13,7 @@
 #include <tessera/parallel/fsdp.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/host.hpp>
-#include <tessera/tensor/print.hpp>
+#include <tessera/tensor/print/print.hpp>
 
 namespace ts = tessera;
 namespace nn = tessera::nn;

@@ -4,7 +4,7 @@
 #include "../../support/untyped.hpp"
 
 #include <tessera/graph/ir/print.hpp>
-#include <tessera/ops/indexing/cumulative.hpp>
+#include <tessera/ops/cumulative/cumulative.hpp>
 
 namespace ts = tessera;
 using namespace oracle;

@@ -11,8 +11,8 @@
 #include <tessera/ops/indexing/index_put.hpp>
 #include <tessera/ops/indexing/nonzero.hpp>
 #include <tessera/ops/indexing/segment.hpp>
-#include <tessera/ops/indexing/unique.hpp>
 #include <tessera/ops/reduction/distances.hpp>
+#include <tessera/ops/sorting/unique.hpp>
 #include <tessera/partition/propagation/shapes.hpp>
 
 namespace ts = tessera;

@@ -9,7 +9,7 @@
 #include "../../support/written_out.hpp"
 #include "../base/expect_error.hpp"
 
-#include <tessera/ops/indexing/logcumsumexp.hpp>
+#include <tessera/ops/cumulative/logcumsumexp.hpp>
 #include <tessera/partition/propagation/shapes.hpp>
 
 namespace ts = tessera;

@@ -6,9 +6,9 @@
 
 #include <tessera/ops/indexing/gather.hpp>
 #include <tessera/ops/indexing/scatter.hpp>
-#include <tessera/ops/indexing/searchsorted.hpp>
-#include <tessera/ops/indexing/sort.hpp>
 #include <tessera/ops/indexing/take_along_dim.hpp>
+#include <tessera/ops/sorting/searchsorted.hpp>
+#include <tessera/ops/sorting/sort.hpp>
 #include <tessera/partition/propagation/shapes.hpp>
 
 namespace ts = tessera;

@@ -19,7 +19,7 @@
 #include <tessera/optim/optim.hpp>
 #include <tessera/parallel/fsdp.hpp>
 #include <tessera/parallel/parallelize_module.hpp>
-#include <tessera/parallel/state_dict.hpp>
+#include <tessera/parallel/state/state_dict.hpp>
 #include <tessera/tensor/compare_models.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/deferred_init.hpp>

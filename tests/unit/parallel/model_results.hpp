@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/nn/parameters.hpp>
-#include <tessera/tensor/print.hpp>
+#include <tessera/tensor/print/print.hpp>
 
 namespace tessera_test {
 

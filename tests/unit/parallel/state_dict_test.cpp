@@ -8,7 +8,7 @@
 
 #include <tessera/optim/optim.hpp>
 #include <tessera/parallel/fsdp.hpp>
-#include <tessera/parallel/state_dict.hpp>
+#include <tessera/parallel/state/state_dict.hpp>
 
 namespace ts = tessera;
 using tessera_test::deep;

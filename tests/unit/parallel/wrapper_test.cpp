@@ -25,7 +25,7 @@
 #include <tessera/parallel/no_sync.hpp>
 #include <tessera/parallel/parallelize_module.hpp>
 #include <tessera/parallel/prepare_module.hpp>
-#include <tessera/parallel/shard_metadata.hpp>
+#include <tessera/parallel/state/shard_metadata.hpp>
 #include <tessera/tensor/compare_models.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/evaluate.hpp>

@@ -15,10 +15,10 @@
 #include <tessera/ops/ops.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/creation/triangle_indices.hpp>
 #include <tessera/tensor/evaluate.hpp>
 #include <tessera/tensor/host.hpp>
 #include <tessera/tensor/key.hpp>
-#include <tessera/tensor/triangle_indices.hpp>
 
 namespace ts = tessera;
 

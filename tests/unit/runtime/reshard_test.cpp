@@ -251,7 +251,7 @@ TEST(Reshard, PartialValuesAreReducedInOrder) {
   std::vector<ShardRef> sources;
   for (float& part : parts) sources.push_back(tessera::runtime::shard_ref(&part, scalar));
   const ShardRef destination = tessera::runtime::shard_ref(&result, scalar);
-  reshard(DType::f32, Reduction::sum, std::span(&destination, 1), sources, n, &tessera::kernels::strided_reduce_as<>);
+  reshard(DType::f32, Reduction::sum, std::span(&destination, 1), sources, n, &tessera::kernels::strided_reduce<>);
   EXPECT_EQ(result, expected);
 }
 
@@ -325,7 +325,7 @@ TEST(Reshard, MisuseIsAnError) {
   };
   const auto run = [&](DType type, Reduction reduction, ShardRef to, std::vector<ShardRef> from, int partials) {
     return error_of(
-        [&] { reshard(type, reduction, std::span(&to, 1), from, partials, &tessera::kernels::strided_reduce_as<>); });
+        [&] { reshard(type, reduction, std::span(&to, 1), from, partials, &tessera::kernels::strided_reduce<>); });
   };
   using tessera::errc;
   EXPECT_EQ(run(DType::f32, Reduction::sum, ref(a, 0, 8), {ref(b, 0, 8)}, 1), errc{});

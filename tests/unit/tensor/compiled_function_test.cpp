@@ -19,7 +19,7 @@
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/evaluate.hpp>
 #include <tessera/tensor/host.hpp>
-#include <tessera/tensor/print.hpp>
+#include <tessera/tensor/print/print.hpp>
 #include <tessera/tensor/reshard.hpp>
 
 namespace ts = tessera;

@@ -11,8 +11,8 @@
 #include <tessera/ops/ops.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
-#include <tessera/tensor/debug_print.hpp>
 #include <tessera/tensor/host.hpp>
+#include <tessera/tensor/print/debug_print.hpp>
 
 namespace ts = tessera;
 

@@ -17,7 +17,7 @@
 #include <tessera/tensor/evaluate.hpp>
 #include <tessera/tensor/host.hpp>
 #include <tessera/tensor/oracle.hpp>
-#include <tessera/tensor/print.hpp>
+#include <tessera/tensor/print/print.hpp>
 #include <tessera/tensor/reshard.hpp>
 
 namespace ts = tessera;

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/tensor/creation.hpp>
-#include <tessera/tensor/print.hpp>
+#include <tessera/tensor/print/print.hpp>
 
 namespace ts = tessera;
 

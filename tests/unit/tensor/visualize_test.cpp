@@ -5,7 +5,7 @@
 
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/global_mesh.hpp>
-#include <tessera/tensor/visualize.hpp>
+#include <tessera/tensor/print/visualize.hpp>
 
 namespace ts = tessera;
 

@@ -12,7 +12,7 @@
 #include "../../support/scratch_folder.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/data/checkpoint_manager.hpp>
+#include <tessera/data/checkpoint/checkpoint_manager.hpp>
 #include <tessera/data/data.hpp>
 #include <tessera/tensor/deferred_init.hpp>
 #include <tessera/tessera.hpp>

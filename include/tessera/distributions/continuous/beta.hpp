@@ -37,7 +37,7 @@ struct Beta {
   }
   /// NaN where both concentrations are 1; 1 where both are below, as in PyTorch.
   static constexpr Value mode(Value concentration1, Value concentration0) {
-    const Value both_below = build::binary(Op::logical_and, less(concentration1, 1), less(concentration0, 1));
+    const Value both_below = build::logical_and(less(concentration1, 1), less(concentration0, 1));
     const Value one = positive_part(concentration1 - 1.0), zero = positive_part(concentration0 - 1.0);
     return select(both_below, 1, one / select(both_below, 1, one + zero));
   }
@@ -58,7 +58,7 @@ struct Beta {
 }  // namespace formulas
 
 /// The beta distribution of numbers in [0, 1], of two concentrations above 0 (torch.distributions.Beta): the density is
-/// proportional to x^(concentration1 - 1) (1 - x)^(concentration0 - 1). Gradients of rsample: as of Gamma.
+/// proportional to x^(concentration1 - 1) (1 - x)^(concentration0 - 1). Gradients of rsample: as for Gamma.
 template <Operand Concentration1, Operand Concentration0>
 struct Beta : Univariate<Beta<Concentration1, Concentration0>, formulas::Beta> {
   Concentration1 concentration1;

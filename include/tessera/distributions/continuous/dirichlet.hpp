@@ -28,7 +28,7 @@ struct DirichletMode {
   static constexpr const char* function = "mode";
   static constexpr Value of(Value a) {
     const Value part = positive_part(a - 1.0), total = sum_of_rows(part, true);
-    const Value below = less(build::reduce(Op::max, a, 1u << (a.rank() - 1), true), 1);
+    const Value below = less(build::max_of(a, 1u << (a.rank() - 1), true), 1);
     const Value first = build::equal(build::iota(a, a.rank() - 1, a.dtype()), part.number(0));
     return select(below, build::cast(first, a.dtype()), part / select(below, 1, total));
   }
@@ -65,7 +65,7 @@ struct DirichletKl {
 }  // namespace formulas
 
 /// Rows of n probabilities that add up to 1 (torch.distributions.Dirichlet), of concentrations [..., n] above 0.
-/// Gradients of rsample: as of Gamma. Communication: all-reduces of the sums if the last dim is split.
+/// Gradients of rsample: as for Gamma. Communication: all-reduces of the sums if the last dim is split.
 template <TensorOperand Concentration> struct Dirichlet {
   Concentration concentration;
 

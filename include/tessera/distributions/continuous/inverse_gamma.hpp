@@ -46,14 +46,14 @@ struct InverseGamma {
   }
 
  private:
-  static constexpr Value is_not_above_0(Value x) { return build::binary(Op::less_equal, x, x.number(0)); }
+  static constexpr Value is_not_above_0(Value x) { return build::less_equal(x, x.number(0)); }
 };
 
 }  // namespace formulas
 
 /// The distribution of the reciprocal of a gamma distributed number, of a `concentration` and a `rate` above 0
 /// (torch.distributions.InverseGamma): of mean rate / (concentration - 1), infinite for a concentration of up to 1; of
-/// infinite variance for one of up to 2. Gradients of rsample: as of Gamma.
+/// infinite variance for one of up to 2. Gradients of rsample: as for Gamma.
 template <Operand Concentration, Operand Rate>
 struct InverseGamma : Univariate<InverseGamma<Concentration, Rate>, formulas::InverseGamma> {
   Concentration concentration;

@@ -36,7 +36,7 @@ template <Operand Concentration> struct LKJCholesky {
     const auto norm = lgamma(behind * 0.5 + given, at) - lgamma((behind + row) * 0.5 + given, at) + row * half_log_pi;
     return sum<-1>((behind + given * 2.0 - 2.0) * log(own, at) - norm, at);
   }
-  /// Draws without gradients in the shape of `like` [..., n, n], whose elements are not read. Key and stream: as of
+  /// Draws without gradients in the shape of `like` [..., n, n], whose elements are not read. Key and stream: as for
   /// ts::uniform_like. By the onion method. Source: Lewandowski, Kurowicka, Joe, Journal of Multivariate Analysis 100
   /// (2009).
   template <std::uint32_t Stream = 0, TensorArgument Like, class Key>

@@ -17,13 +17,13 @@ struct LogNormal {
   static constexpr NumberRule rules[2] = {NumberRule::any, NumberRule::positive};
   static constexpr Value log_prob(Value x, Value loc, Value scale) {
     // At 0 the density is 0 too.
-    return within_support(build::binary(Op::less_equal, x, x.number(0)), x, 1, [&](Value inner) {
+    return within_support(build::less_equal(x, x.number(0)), x, 1, [&](Value inner) {
       const Value logarithm = log(inner);
       return Normal::log_prob(logarithm, loc, scale) - logarithm;
     });
   }
   static constexpr Value cdf(Value x, Value loc, Value scale) {
-    const Value none = build::binary(Op::less_equal, x, x.number(0));
+    const Value none = build::less_equal(x, x.number(0));
     return select(none, 0, Normal::cdf(log(select(none, 1, x)), loc, scale));
   }
   static constexpr Value icdf(Value p, Value loc, Value scale) { return exp(Normal::icdf(p, loc, scale)); }

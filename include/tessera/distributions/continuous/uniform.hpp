@@ -14,7 +14,7 @@ struct Uniform {
   static constexpr bool has_rsample = true;
 
   static constexpr Value log_prob(Value x, Value low, Value high) {
-    const Value outside = either(less(x, low), build::binary(Op::greater_equal, x, high));
+    const Value outside = either(less(x, low), build::greater_equal(x, high));
     return select(outside, -ops::infinity, x * 0.0 - log(high - low));
   }
   static constexpr Value cdf(Value x, Value low, Value high) {

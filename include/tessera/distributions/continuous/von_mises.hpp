@@ -86,7 +86,7 @@ struct VonMises : Univariate<VonMises<Loc, Concentration>, formulas::VonMises> {
   constexpr VonMises(const Loc& l, const Concentration& c) : loc(l), concentration(c) {}
   constexpr auto parameters() const { return std::tie(loc, concentration); }
 
-  /// Draws in the shape of the parameters. Key and stream: as of ts::poisson.
+  /// Draws in the shape of the parameters. Key and stream: as for ts::poisson.
   template <std::uint32_t Stream = 0, class Key>
   constexpr auto sample(const Key& key, Here at = Here::current()) const {
     return around_loc<Stream>(this->template drawn<Stream, false>(at, key), key, at);

@@ -54,7 +54,7 @@ struct Binomial : Univariate<Binomial<TotalCount, Parameter, Kind>, formulas::Bi
   constexpr Binomial(const TotalCount& n, const Probs<Parameter>& probs) : total_count(n), parameter(probs.value) {}
   constexpr auto parameters() const { return std::tie(total_count, parameter); }
 
-  /// Draws in the shape of the parameters. Key and stream: as of ts::binomial.
+  /// Draws in the shape of the parameters. Key and stream: as for ts::binomial.
   template <std::uint32_t Stream = 0, class Key>
   constexpr auto sample(const Key& key, Here at = Here::current()) const {
     return tessera::binomial<Stream>(total_count, this->template drawn<Stream, false>(at, key), key, at);

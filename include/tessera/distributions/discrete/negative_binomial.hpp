@@ -56,7 +56,7 @@ struct NegativeBinomial : Univariate<NegativeBinomial<TotalCount, Parameter, Kin
       : total_count(n), parameter(probs.value) {}
   constexpr auto parameters() const { return std::tie(total_count, parameter); }
 
-  /// Draws in the shape of the parameters. Key and stream: as of ts::poisson and ts::gamma.
+  /// Draws in the shape of the parameters. Key and stream: as for ts::poisson and ts::gamma.
   template <std::uint32_t Stream = 0, class Key>
   constexpr auto sample(const Key& key, Here at = Here::current()) const {
     return tessera::poisson<Stream>(this->template drawn<Stream, false>(at, key), key, at);

@@ -28,7 +28,7 @@ template <ParameterKind Kind> struct OneHotVariance {
 }  // namespace formulas
 
 /// Rows of n numbers, of which one is 1 and all others are 0 (torch.distributions.OneHotCategorical). Parameter and
-/// communication: as of Categorical. Samples have the element type of log_probs; ts::gumbel_softmax draws rows with
+/// communication: as for Categorical. Samples have the element type of log_probs; ts::gumbel_softmax draws rows with
 /// gradients.
 template <Operand Parameter, ParameterKind Kind> struct OneHotCategorical {
   Categorical<Parameter, Kind> indices;  ///< the distribution of the positions of the ones

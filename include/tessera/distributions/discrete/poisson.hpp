@@ -36,7 +36,7 @@ template <Operand Rate> struct Poisson : Univariate<Poisson<Rate>, formulas::Poi
   constexpr explicit Poisson(const Rate& r) : rate(r) {}
   constexpr auto parameters() const { return std::tie(rate); }
 
-  /// Draws in the shape of the rates. Key and stream: as of ts::poisson.
+  /// Draws in the shape of the rates. Key and stream: as for ts::poisson.
   template <std::uint32_t Stream = 0, class Key>
   constexpr auto sample(const Key& key, Here at = Here::current()) const {
     return tessera::poisson<Stream>(this->template drawn<Stream, false>(at, key), key, at);

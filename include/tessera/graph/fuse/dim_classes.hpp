@@ -7,7 +7,8 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/ir/attributes.hpp>
+#include <tessera/graph/ir/attributes/repeat.hpp>
+#include <tessera/graph/ir/attributes/storage.hpp>
 #include <tessera/graph/ir/row.hpp>
 
 TESSERA_PLANNING_BEGIN

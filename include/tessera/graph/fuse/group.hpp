@@ -10,6 +10,7 @@
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/fuse/grouper.hpp>
 #include <tessera/graph/fuse/units.hpp>
+#include <tessera/graph/ir/attributes/reduced.hpp>
 
 TESSERA_PLANNING_BEGIN
 

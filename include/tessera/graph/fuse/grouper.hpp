@@ -10,6 +10,7 @@
 #include <tessera/graph/fuse/dependencies.hpp>
 #include <tessera/graph/fuse/groups.hpp>
 #include <tessera/graph/fuse/node_reads.hpp>
+#include <tessera/graph/ir/attributes/reduced.hpp>
 
 TESSERA_PLANNING_BEGIN
 
@@ -243,8 +244,9 @@ class Grouper : NodeReads {
           return true;
     return false;
   }
-  /// Some member of a reads one of b that lacks the row dim. A space has such values stand before its other dims, an
-  /// elementwise operation behind them: in x / sum<1>(x) of a square x, row i would be divided by the sum of column i.
+  /// Whether some member of a reads a member of b that lacks the row dim. In an iteration space the dims of such a
+  /// value are the first dims; in an elementwise operation they are aligned with the last dims: in x / sum<1>(x) of a
+  /// square x, row i would be divided by the sum of column i.
   constexpr bool reads_misaligned(int a, int b) const {
     const std::int32_t* const reads = reads_.data();
     for (std::int32_t id = group_[a].first; id >= 0; id = state_[id].next) {

@@ -17,7 +17,7 @@ enum class SpaceForm : std::uint8_t {
   element,   ///< all dims
   row,       ///< all but the last dim, which has extent 1
   squeezed,  ///< all but the last dim, which the node does not have
-  reduced,   ///< reduced over other dims than the last one alone: complete only after the whole group, so no member can
+  reduced,   ///< reduced over dims other than just the last: complete only after the whole group, so no member can
              ///< read it
 };
 

@@ -7,6 +7,7 @@
 #include <tessera/base/planning.hpp>
 #include <tessera/graph/fuse/fused.hpp>
 #include <tessera/graph/fuse/group.hpp>
+#include <tessera/graph/ir/attributes.hpp>
 
 TESSERA_PLANNING_BEGIN
 

@@ -13,7 +13,7 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::detail {
 
-/// By node: the iteration space that it would have as a group of its own.
+/// By node: the iteration space of the node if it were a group by itself.
 constexpr Growable<Space> node_spaces(const GraphView& graph) {
   Growable<Space> spaces(static_cast<std::size_t>(graph.size));
   const DimClasses classes(graph);

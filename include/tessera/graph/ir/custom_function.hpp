@@ -13,8 +13,8 @@
 
 namespace tessera {
 
-/// A signature as those of NumPy's generalized ufuncs and jnp.vectorize: "(n,n),(n,k)->(n,k)". Each list has the core
-/// dims of one operand or result, which are behind its batch dims: letters from a to z, equal ones for equal extents,
+/// A signature like those of NumPy's generalized ufuncs and jnp.vectorize: "(n,n),(n,k)->(n,k)". Each list has the core
+/// dims of one operand or result, which come after its batch dims: letters from a to z, equal ones for equal extents,
 /// or a digit for that extent.
 struct CallSignature {
   static constexpr int max_values = 8;
@@ -74,7 +74,8 @@ struct CallExtents {
   }
 };
 
-/// The function of a custom call. Made by custom_function_v in ops/custom_call.hpp; the row of a call points to it.
+/// The function of a custom call. Made by custom_function_v in ops/custom/custom_call.hpp; the row of a call points to
+/// it.
 struct CustomFunction {
   std::string_view name;
   CallSignature signature;

@@ -11,7 +11,7 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
-#include <tessera/base/narrow.hpp>
+#include <tessera/base/integers/narrow.hpp>
 #include <tessera/graph/ir/precision.hpp>
 #include <tessera/graph/ir/row.hpp>
 #include <tessera/mesh/partition_spec.hpp>
@@ -90,8 +90,8 @@ class Graph {
   }
 };
 
-/// The message of an operation that can't take its operands, the value that it ends with, if any, and the line of its
-/// call.
+/// Why a trace was refused: the message of the operation that can't take its operands, a value at the end of the
+/// message (optional), and the line of the call.
 struct Refusal {
   const char* text = nullptr;
   std::uint32_t line = 0;
@@ -117,7 +117,7 @@ struct CheckpointPolicy {
     dots,
     dots_without_batch_dims,
     names,
-    names_but,       ///< all values with a name, but for some names
+    names_but,       ///< all values with a name, except for some names
     everything_but,  ///< all values but those with one of some names
     all_but_constraints,
     all_but_gathers  ///< all values but the parameters that a wrapper gathers
@@ -125,7 +125,7 @@ struct CheckpointPolicy {
   static constexpr int max_names = 8;
 
   Kind kind = Kind::nothing;
-  Kind other = Kind::nothing;  ///< what is stored besides
+  Kind other = Kind::nothing;  ///< a second rule: values that either rule stores are stored
   Name names[max_names]{};     ///< of the kind that has names
 
   constexpr bool has(const Name& name) const {
@@ -147,11 +147,12 @@ struct Module {
   Growable<CheckpointPolicy> regions;  ///< of the checkpoints: Node::region counts them from 1
   int variables = 0;                   ///< how many nodes `variable` there are, each different from all others
   Precision matmul_precision = Precision::full;  ///< of f32 products that the traced function gives none
-  DType product_type = DType::f32;               ///< of their operands and results: that of ts::autocast
-  Source layer_call{};                           ///< the user's call of the layer that is being traced; see LayerCall
-  const char* function = nullptr;                ///< that errors name too; see FunctionCall
-  Refusal refusal{};                             ///< the first
-  /// don't record, only count operations and return values of their types: finds out whether a function can be traced
+  DType product_type = DType::f32;  ///< the element type of their operands and results, as ts::autocast sets it
+  Source layer_call{};              ///< the user's call of the layer that is being traced; see LayerCall
+  const char* function = nullptr;   ///< the library function that the user called; see FunctionCall
+  Refusal refusal{};                ///< the first
+  /// an outline: operations are not recorded but counted, and return values of the right types. It finds out whether a
+  /// function can be traced
   bool outline = false;
   int operations = 0;  ///< counted by an outline
 

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <type_traits>
 
-#include <tessera/base/checked.hpp>
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
-#include <tessera/base/hash.hpp>
+#include <tessera/base/integers/checked.hpp>
+#include <tessera/base/integers/hash.hpp>
 #include <tessera/graph/ir/node.hpp>
 
 namespace tessera {

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include <tessera/base/dtype.hpp>
-#include <tessera/base/hash.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/integers/hash.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/ir/op.hpp>
 
@@ -16,10 +16,11 @@ namespace tessera {
 
 struct OpRow;
 
-/// Attribute bytes of a node. Each operation has its own encoding (see attributes.hpp).
+/// Attribute bytes of a node. Each operation has its own encoding: structs in graph/ir/attributes/ or next to the
+/// operation.
 using Labels = std::array<std::int8_t, 24>;
 
-/// One operation of a graph. dtype, rank and the dims of static extent 1 (`unit`) are known at compile time.
+/// One operation of a graph. dtype, rank and the dims of static extent 1 (`singletons`) are known at compile time.
 struct Node {
   Op op = Op::constant;  ///< by default a constant
   DType dtype = DType::f32;
@@ -46,6 +47,7 @@ struct Node {
   constexpr bool is_constant() const { return op == Op::constant; }
   constexpr bool is_repeat() const { return op == Op::repeat; }
   constexpr bool is_projection() const { return op == Op::project; }
+  constexpr bool is_variable() const { return op == Op::variable; }
   constexpr bool is_name() const { return op == Op::name; }
 };
 

@@ -24,7 +24,7 @@ struct CustomFunction;
 enum class OpKind : std::uint8_t {
   alone,        ///< in a unit of its own, of the row's `unit` kind
   source,       ///< an argument or constant: nothing to compute
-  index,        ///< a function of the element's position alone: fused into any reader
+  index,        ///< a function only of the element's position: fused into any reader
   elementwise,  ///< each result element from one element of each operand
   reduction,    ///< of the elements along some dims: see OpRow::reduction
 };
@@ -105,7 +105,7 @@ struct ShapeContext {
 /// A dim of which an operation takes windows, or into which it adds them. Element k of window r is row
 /// r * stride + k * dilation - before of the dim; rows outside of [0, extent) are padding.
 struct WindowedDim {
-  std::int32_t line = 0, runs = 0;  ///< the dim itself; the dim of windows, behind which the dim of their elements is
+  std::int32_t line = 0, runs = 0;  ///< the dim itself; the dim of windows, which the dim of their elements follows
   std::int64_t extent = 0, count = 0, size = 1;  ///< of the dim; how many windows of how many elements
   std::int64_t stride = 1, dilation = 1, before = 0;
 
@@ -201,6 +201,7 @@ struct OpRow {
   bool optional_operands = false;  ///< operands after the first may be absent
   std::int8_t sharded_as = -1;     ///< the index of an operand whose sharding the result has; -1: none
   bool reverses = false;           ///< puts the elements along its dim in reverse order
+  bool repeats = false;            ///< a broadcast: repeats the elements of its first operand
   bool constrains = false;         ///< a constraint on the sharding of a value, see Constraint
   /// combines its first operand, at the indices of its second operand, with its third operand; with zeros if of that
   /// only the shape is used
@@ -245,6 +246,12 @@ constexpr Reduction combined_by(const Node& node) {
   const OpRow& row = row_of(node);
   const Reduction own = row.combine != nullptr ? row.combine(node) : row.reduction;
   return combines(own, node.dtype) || node.dtype != DType::bool_ ? own : Reduction::max;
+}
+
+/// Whether all elements of a value are 0 in every call: the value is the constant 0, or a broadcast of it.
+constexpr bool is_known_zero(const auto& graph, int id) {
+  if (row_of(graph[id]).repeats) id = graph.operand(id, 0);
+  return graph[id].is_constant() && graph[id].value == 0;
 }
 
 /// Marks the host scalars of a graph: rank-0 values computed only from constants, extents, Dims and Scalars. 1: known

@@ -9,7 +9,9 @@
 
 #include <tessera/base/defined_in_ops.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/ir/attributes.hpp>
+#include <tessera/graph/ir/attributes/made_by.hpp>
+#include <tessera/graph/ir/attributes/number_rule.hpp>
+#include <tessera/graph/ir/attributes/storage.hpp>
 #include <tessera/graph/ir/graph.hpp>
 #include <tessera/graph/ir/host_number.hpp>
 
@@ -32,8 +34,8 @@ struct Value {
   constexpr int leading(int typed_rank) const { return rank() - typed_rank; }
   /// The dim of the value that corresponds to dim `dim` of its static type.
   constexpr int shifted(int dim, int typed_rank) const { return dim + leading(typed_rank); }
-  /// The same value, whose further nodes have the line `where`, or the user's line if that is in a layer of the
-  /// library.
+  /// The same value with another line: nodes that are made from it have the line `where`, or the user's line if `where`
+  /// is in a layer of the library.
   constexpr Value at(Source where) const {
     if (module == nullptr) return {module, graph, id, where};
     if (where.inside == nullptr) where.inside = module->function;
@@ -41,7 +43,7 @@ struct Value {
     const char* const inside = where.inside != nullptr ? where.inside : where.file;
     return {module, graph, id, {module->layer_call.file, module->layer_call.line, inside}};
   }
-  /// `given`: a constant that is named behind the text, such as a pattern.
+  /// `given`: a constant that the message shows after the text, such as a pattern.
   constexpr void refuse(errc rule, const char* text, std::string_view given = {}) const {
     module->refuse(rule, text, source, given);
   }
@@ -125,14 +127,17 @@ constexpr Value checked_cast(Value x, DType type, NumberRule rule);
 constexpr Value broadcast(Value x, Value like);
 /// The earliest value in the graph that has the shape of x by construction.
 constexpr Value shape_source(Value x);
-/// x, which must have the shape of `like`: compared when the program is planned, unless it is so by construction.
+/// x, checked to have the shape of `like`: shapes are compared when the program is planned, unless they are equal by
+/// construction.
 constexpr Value of_shape(Value x, Value like, MadeBy by);
 /// The transpose of broadcast: sums x over the dims along which `like` was broadcast.
 constexpr Value sum_to(Value x, Value like);
 constexpr Value extent(Value x, int dim);
+/// The vector 0, 1, ..., count - 1 for a host scalar `count`.
+constexpr Value arange(Value count, DType type = DType::i32);
 /// Inserts singleton dims at the positions (of the result) whose bits are set.
 constexpr Value insert_singletons(Value x, unsigned singletons, int out_rank);
-/// The dims in order, but for one, which moves.
+/// Moves dim `from` to position `to`; the other dims stay in order.
 constexpr Value move_dim(Value x, int from, int to);
 /// Sums over a bit set of dims.
 constexpr Value sum_of(Value x, unsigned dims, bool keep = false);

@@ -12,12 +12,13 @@
 #include <utility>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/graph/ir/attributes/repeat.hpp>
 #include <tessera/graph/trace/settle.hpp>
 #include <tessera/graph/transform/repeat_gradient.hpp>
 
 namespace tessera::detail {
 
-/// f of each item of a tuple, pair or array, in order.
+/// A tuple, pair or array of the results of f for each item, computed in order.
 template <class T, class F> constexpr auto map_items(const T& items, F&& f) {
   if constexpr (is_array_v<T>)
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
@@ -92,7 +93,7 @@ template <class T> constexpr auto as_carry(const Value& context, const T& x) {
 }
 template <class T> using carry_t = decltype(as_carry(std::declval<const Value&>(), std::declval<const T&>()));
 
-/// The value behind a placeholder, in whichever graph it is.
+/// The value for which a placeholder stands, in whichever graph it is.
 template <class Leaf> constexpr const Value& value_behind(const Leaf& leaf) {
   if constexpr (SymOperand<Leaf>)
     return leaf.value;

@@ -11,7 +11,7 @@ namespace tessera {
 
 namespace detail {
 
-/// A host scalar computed again in another graph, of operands that `bring` finds there.
+/// A host scalar, computed again in another graph from the operands that `bring` finds there.
 template <class Bring> constexpr Value recomputed(const Value& number, int graph, Bring bring) {
   Module& module = *number.module;
   const Node node = number.node();
@@ -40,7 +40,7 @@ constexpr Value captured(const Value& outer, OpenBody& body) {
   return inside(id);
 }
 
-/// v in the graph that is traced at a depth: 0 is the program, 1 the outermost body.
+/// v as a value of the graph that is being traced at a depth: depth 0 is the program, 1 the outermost body.
 constexpr Value brought_to(const Value& v, std::size_t depth) {
   Module& module = *v.module;
   if (v.graph == (depth == 0 ? 0 : module.open[depth - 1].graph)) return v;

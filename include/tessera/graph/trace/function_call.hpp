@@ -6,7 +6,7 @@
 
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/body.hpp>
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/expression/expr.hpp>
 
 namespace tessera::detail {
 

@@ -40,8 +40,8 @@ class LayerCall {
 
 }  // namespace tessera::detail
 
-/// The call operator of a layer that takes any arguments and passes them, behind the line of the call, to `called`.
-/// Parameters behind a pack have no default, so there is an operator for each number of arguments; calls with more than
+/// The call operator of a layer that takes any arguments, and passes the line of the call and then these to `called`.
+/// Parameters after a pack have no default, so there is an operator for each number of arguments; calls with more than
 /// six have no line.
 #define TESSERA_LAYER_OPERATOR(called)                                                                                \
   template <class A> constexpr auto operator()(const A& a, Here at = Here::current()) const { return called(at, a); } \

@@ -32,7 +32,8 @@ template <class R> constexpr auto settle(const R& result) {
   }
 }
 
-/// f of the items of a tuple: std::apply, whose own errors would follow after an error in f.
+/// std::apply: calls f with the items of a tuple. Without the further errors that compilers report in std::apply after
+/// an error in f.
 template <class F, class Tuple> constexpr auto applied(const F& f, const Tuple& arguments) {
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
     return f(std::get<I>(arguments)...);

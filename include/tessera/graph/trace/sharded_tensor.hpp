@@ -9,9 +9,9 @@
 #include <tessera/base/intrusive_ptr.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/value.hpp>
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/expression/expr.hpp>
+#include <tessera/graph/trace/expression/operators.hpp>
 #include <tessera/graph/trace/operand.hpp>
-#include <tessera/graph/trace/operators.hpp>
 
 namespace tessera {
 
@@ -69,7 +69,6 @@ template <class T, int Rank> class ShardedTensor : public TensorTag, public Oper
   constexpr const Value& placeholder() const { return placeholder_; }
   constexpr bool traced() const { return placeholder_.module != nullptr; }
   constexpr const IntrusivePtr<RefCounted>& storage() const& { return storage_; }
-  IntrusivePtr<RefCounted> take_storage() { return std::move(storage_); }
 
  private:
   IntrusivePtr<RefCounted> storage_;

@@ -5,8 +5,8 @@
 #include <type_traits>
 
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/expression/operators.hpp>
 #include <tessera/graph/trace/operand.hpp>
-#include <tessera/graph/trace/operators.hpp>
 
 namespace tessera {
 

@@ -262,7 +262,7 @@ template <std::size_t Size> struct JoinedText {
   }
   constexpr std::string_view view() const { return {letters, Size}; }
 };
-/// How many characters of the text go into the first row, with the space behind the last word.
+/// How many characters of the text go into the first row, with the space after the last word.
 constexpr std::size_t row_size(std::string_view text) {
   return text.size() <= 36 ? text.size() : text.substr(0, 36).rfind(' ') + 1;
 }

@@ -33,7 +33,7 @@ struct Batching {
   constexpr Value examples(Source source) {
     if (examples_id < 0) {
       const Value count = build::extent(value(reference.id, source), reference.dim);
-      examples_id = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}).id;
+      examples_id = build::arange(count).id;
     }
     return value(examples_id, source);
   }
@@ -42,7 +42,7 @@ struct Batching {
     Value like = examples(v.source);
     if (v.rank() > 0) {  // only the shape of the sum is used, so it is never computed
       const unsigned behind = ((1u << v.rank()) - 1) << 1;
-      like = build::binary(Op::add, build::insert_singletons(like, behind, v.rank() + 1), build::cast(v, DType::i32));
+      like = build::insert_singletons(like, behind, v.rank() + 1) + build::cast(v, DType::i32);
     }
     return build::broadcast(v, like);
   }

@@ -15,7 +15,7 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::detail {
 
-/// A value that differs from all others, even from an equal one: a gradient with respect to it does not follow other
+/// A copy of a value that is not shared with equal values: a gradient with respect to the copy does not follow other
 /// uses of the value.
 constexpr Value as_variable(const Value& value) {
   const Node& node = value.node();
@@ -50,7 +50,7 @@ template <class T, class Visit> constexpr void for_each_floating(T& object, cons
 /// The floating tensors of a structure, in order.
 struct Floating {
   Growable<std::int32_t> ids;
-  Value context{};  ///< one of them; null: there is none
+  Value context{};  ///< one of the tensors; null if there is none
   constexpr void add(const Value& value) {
     ids.push_back(value.id);
     context = value;
@@ -86,7 +86,8 @@ template <class T> constexpr Floating make_variables(T& object) {
   });
   return made;
 }
-/// Replaces the floating tensors of a structure by others. All other leaves (Dims, Scalars, integer tensors) stay.
+/// Replaces the floating tensors of a structure by the given values. All other leaves (Dims, Scalars, integer tensors)
+/// stay.
 template <class T> constexpr void replace_floating(T& object, const Value& context, const Growable<std::int32_t>& ids) {
   std::size_t next = 0;
   for_each_floating(

@@ -7,6 +7,7 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/graph/ir/attributes/repeat.hpp>
 #include <tessera/graph/transform/gradient.hpp>
 
 TESSERA_PLANNING_BEGIN
@@ -97,7 +98,7 @@ class RepeatGradient {
     const std::int32_t id = arguments_[static_cast<std::size_t>(argument)];
     return id >= 0 ? storage_of(module_.graph(body_)[id]) : Storage::block;
   }
-  /// How the whole of an operand is stored, of which the body has the argument.
+  /// How the operand of the repeat is stored that is this argument of the body.
   constexpr Storage storage_outside(int argument) const {
     return storage(argument) == Storage::block ? Storage::block : Storage::layers;
   }

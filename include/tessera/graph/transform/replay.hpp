@@ -6,7 +6,9 @@
 
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
-#include <tessera/graph/ir/attributes.hpp>
+#include <tessera/graph/ir/attributes/constraint.hpp>
+#include <tessera/graph/ir/attributes/einsum_labels.hpp>
+#include <tessera/graph/ir/attributes/storage.hpp>
 #include <tessera/graph/ir/row.hpp>
 #include <tessera/graph/ir/value.hpp>
 
@@ -39,7 +41,7 @@ constexpr Name name_of_value(const Node& node) {
   return name;
 }
 
-/// Whether a product has a label that both operands and the result have, as of a dim of independent products.
+/// Whether a product has a label that both operands and the result have, such as a dim of independent products.
 constexpr bool has_batch_dims(const Node& einsum) {
   const EinsumLabels labels = EinsumLabels::of(einsum);
   const auto has = [](const std::int8_t* list, int label) {
@@ -90,8 +92,8 @@ constexpr bool is_saved(CheckpointPolicy::Kind kind, const CheckpointPolicy& pol
   }
 }
 
-/// `roots` with each node of `from` replaced by that of `to`: appends copies of the nodes that depend on these. The
-/// copies read `again(id)` in the place of other nodes.
+/// Replaces each node of `from` by the node of `to` with the same index: appends copies of the nodes that depend on
+/// `from`, and returns those of `roots`. The copies read `again(id)` in place of all other nodes.
 template <class Again>
 constexpr Growable<std::int32_t> substitute(Module& module, int graph, const Growable<std::int32_t>& from,
                                             const Growable<std::int32_t>& to, const Growable<std::int32_t>& roots,
@@ -136,7 +138,7 @@ constexpr Growable<std::int32_t> substitute(Module& module, int graph, const Gro
 /// and are computed only when the first cotangent of the checkpoint is there.
 class Replay {
  public:
-  /// Copies the nodes of the checkpoint of node `id`, of which it is the last one with a cotangent.
+  /// Copies the nodes of the checkpoint to which node `id` belongs. `id` is the last of its nodes with a cotangent.
   constexpr void enter(Module& module, int graph, int id, std::int32_t cotangent) {
     const std::uint8_t region = module.graph(graph)[id].region;
     while (regions_.size() <= region) regions_.push_back({});
@@ -176,7 +178,8 @@ class Replay {
     if (regions_.size() <= region || regions_[region].to.empty()) return value;
     Region& own = regions_[region];
     const auto at = static_cast<std::size_t>(value.id);
-    // A wrapper keeps all but what it gathers: a gradient reads that as it would without the wrapper.
+    // A wrapper stores all values but the parameters that it gathers: a gradient reads the stored values as it would
+    // without the wrapper.
     if (own.is_of_wrapper && value.id >= 0 && (at >= own.to.size() || own.to[at] < 0) &&
         !is_gathered_again(*value.module, value.node()))
       return value;

@@ -59,7 +59,7 @@ constexpr int fold_constants(Graph& made, const OpRow& row, const Node& node, co
   return made.add(constant);
 }
 
-/// An empty graph with room for a copy of another.
+/// An empty graph with room for a copy of the given graph.
 constexpr Graph graph_of_size(const GraphView& graph) {
   std::size_t operands = 0;
   if (graph.size > 0)

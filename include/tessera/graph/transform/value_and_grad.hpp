@@ -89,7 +89,7 @@ template <class F> constexpr auto value_and_grad(F f) {
 }
 
 /// The same for the arguments with these numbers, from 0 (argnums of JAX): `value_and_grad<0, 2>(f)(x, y, z)` returns
-/// (f(x, y, z), (gradient of x, gradient of z)), and `value_and_grad<1>` the gradient of the second argument alone.
+/// (f(x, y, z), (gradient of x, gradient of z)), and `value_and_grad<1>` only the gradient of the second argument.
 template <int First, int... More, class F> constexpr auto value_and_grad(F f) {
   return [f](const auto&... arguments) {
     constexpr int count = sizeof...(arguments);
@@ -118,7 +118,7 @@ template <int First, int... More, class F> constexpr auto value_and_grad(F f) {
 struct HasAux {};
 inline constexpr HasAux has_aux{};
 
-/// Inside a traced function: the gradient alone.
+/// Inside a traced function: only the gradient.
 template <class F> constexpr auto grad(F f) {
   return [f](const auto& first, const auto&... rest) { return std::get<1>(value_and_grad(f)(first, rest...)); };
 }
@@ -126,7 +126,7 @@ template <class F> constexpr auto grad(F f) {
 template <int First, int... More, class F> constexpr auto grad(F f) {
   return [f](const auto&... arguments) { return std::get<1>(value_and_grad<First, More...>(f)(arguments...)); };
 }
-/// (the gradient, the auxiliary result), or a tuple of the auxiliary results where f returns several behind the loss:
+/// (the gradient, the auxiliary result), or a tuple of the auxiliary results where f returns several after the loss:
 /// `grad(f, ts::has_aux)`, as jax.grad(f, has_aux=True).
 template <class F> constexpr auto grad(F f, HasAux) {
   return [f](const auto& first, const auto&... rest) {

@@ -27,7 +27,7 @@ template <class T> constexpr auto as_arguments(const T& given) {
     return std::tuple(settle(given));
 }
 
-/// What of the arguments' types an answer has: one item stands for itself.
+/// The items of a tuple as a result for the user: a single item is returned without the tuple.
 template <class Tuple> constexpr auto without_tuple(const Tuple& items) {
   if constexpr (std::tuple_size_v<Tuple> == 1)
     return std::get<0>(items);
@@ -35,8 +35,8 @@ template <class Tuple> constexpr auto without_tuple(const Tuple& items) {
     return items;
 }
 
-/// The floating tensors of `given`, which must match those of a structure in number, element type and rank, else `rule`
-/// is broken, and in shape, those of `shapes`, which `by` compares when the program is planned.
+/// The floating tensors of `given`. Their number, element types and ranks must be those of a structure, otherwise
+/// `rule` is the error; their shapes must be those of `shapes`, which are compared when the program is planned.
 template <class T>
 constexpr Growable<std::int32_t> matched(const T& given, const Value& context, const Growable<std::int32_t>& like,
                                          const Growable<std::int32_t>& shapes, MadeBy by, const char* rule) {
@@ -112,8 +112,8 @@ class CopiedFunction {
       operands.push_back(graph().operand(id, i) < 0 ? -1 : copied_[at(graph().operand(id, i))]);
     return copy_node(*from_.module, from_.graph, id, operands, to);
   }
-  /// Marks what depends on marked nodes. A custom gradient is copied with what was traced on its cotangents, variables
-  /// of zeros: returns whether there were more of these.
+  /// Marks the nodes that depend on marked nodes. A custom gradient is copied together with what was traced on its
+  /// cotangents, which are variables of zeros; returns whether such variables were newly marked.
   constexpr bool mark() {
     bool more = false;
     for (int id = 0; id < graph().size(); ++id) {
@@ -128,10 +128,7 @@ class CopiedFunction {
     return more;
   }
   constexpr bool is_variable_of_zeros(int id) const {
-    if (graph()[id].op != Op::variable) return false;
-    int zero = graph().operand(id, 0);
-    if (graph()[zero].op == Op::broadcast) zero = graph().operand(zero, 0);
-    return graph()[zero].is_constant() && graph()[zero].value == 0;
+    return graph()[id].is_variable() && is_known_zero(graph(), graph().operand(id, 0));
   }
 };
 
@@ -147,7 +144,7 @@ constexpr RecordedFunction function_here(const RecordedFunction& outside, const 
   return outside;
 }
 
-/// The results of a function as functions of variables in the place of its arguments.
+/// A function that was traced on variables in place of its arguments: the variables and the results.
 template <class Arguments, class Result> struct Recorded {
   Arguments arguments;  ///< the variables
   Result result;
@@ -212,7 +209,7 @@ template <class Arguments, class Result> class Linearized {
   template <class Tangents> constexpr auto push(const Tangents& tangents, Source source = {}) const {
     const RecordedFunction own = function_here(
         pulled_, "[linearize] call: it is outside of the body of the loop in which ts::linearize is called");
-    // Shapes are those of the arguments, not of the gradients, which would be computed for their shapes alone. The body
+    // Shapes are those of the arguments, not of the gradients, which would be computed only for their shapes. The body
     // of a loop reads them outside.
     const bool is_here = own.context.graph == recorded_.function.context.graph;
     Growable<std::int32_t> shapes;

@@ -9,7 +9,7 @@
 
 #include <unsupported/Eigen/FFT>
 
-#include <tessera/ops/custom_call.hpp>
+#include <tessera/ops/custom/custom_call.hpp>
 #include <tessera/ops/data_movement/slicing_rows.hpp>
 #include <tessera/ops/elementwise.hpp>
 
@@ -145,7 +145,7 @@ template <Length Of> struct Irfft {
       const Value at = build::iota(made, dim, DType::i64);
       Value alone = build::equal(at, at.number(0));
       if (Of == Length::even)
-        alone = build::binary(Op::logical_or, alone, build::equal(at, build::extent(r.x(0), dim) - at.number(1)));
+        alone = build::logical_or(alone, build::equal(at, build::extent(r.x(0), dim) - at.number(1)));
       r.add(i, build::select(alone, made, made * 2.0) / count);
     }
   }

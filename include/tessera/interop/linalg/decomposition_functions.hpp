@@ -120,7 +120,7 @@ struct Eig {
     return {product(a.re, b.re) - product(a.im, b.im), product(a.re, b.im) + product(a.im, b.re)};
   }
   static constexpr Value product(const Value& a, const Value& b) { return detail::product(a, b); }
-  /// Two matrices behind each other along a dim.
+  /// Two matrices, the second after the first along a dim.
   static constexpr Value joined(const Value& a, const Value& b, int dim) {
     Node made{.op = Op::concat, .dtype = a.dtype(), .rank = a.node().rank, .labels = pack_dim(dim)};
     made.singletons = static_cast<std::uint8_t>(a.node().singletons & b.node().singletons & ~(1u << dim));

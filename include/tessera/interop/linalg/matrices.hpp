@@ -9,7 +9,7 @@
 
 #include <tessera/graph/transform/gradient.hpp>
 #include <tessera/ops/contraction/contraction_rows.hpp>
-#include <tessera/ops/custom_call.hpp>
+#include <tessera/ops/custom/custom_call.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/elementwise.hpp>
 

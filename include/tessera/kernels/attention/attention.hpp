@@ -47,7 +47,7 @@ template <class T> struct HeadRows {
   constexpr T* at(std::int64_t position) const { return data + position * row; }
 };
 
-/// Queries and keys of a tile. Constant, not by instruction set, so that results depend on the shape alone.
+/// Queries and keys of a tile. Constant, not by instruction set, so that results depend only on the shape.
 inline constexpr std::int64_t attention_queries = 64, attention_keys = 64;
 /// Most queries of one call of attend(), which reads (for bf16 packs) keys and values once for all of them. Results
 /// don't depend on how many queries a call has.

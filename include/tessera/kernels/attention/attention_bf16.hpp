@@ -9,8 +9,8 @@
 
 #include <tessera/kernels/attention/attention.hpp>
 #include <tessera/kernels/attention/attention_gradient.hpp>
-#include <tessera/kernels/gemm/bf16_gemm.hpp>
-#include <tessera/kernels/gemm/bf16_pack.hpp>
+#include <tessera/kernels/gemm/bf16/bf16_gemm.hpp>
+#include <tessera/kernels/gemm/bf16/bf16_pack.hpp>
 
 // Attention of bf16 and f16. For bf16 with AMX or AVX512_BF16, operands of products are bf16, and scores, exponentials
 // and sums are float. Otherwise operands are converted to float and use the attention of float.
@@ -188,7 +188,7 @@ inline void scale_and_mask(float* scores, const AttentionShape& shape, std::int6
   }
 }
 
-// Templates although there is bf16 alone, so that programs without it instantiate nothing of this.
+// Templates, although T is always bf16, so that programs without it instantiate nothing of this.
 template <std::same_as<bf16> T>
 void block_attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
                   const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include <tessera/base/dtype.hpp>
-#include <tessera/kernels/gemm/bf16_gemm.hpp>
+#include <tessera/kernels/gemm/bf16/bf16_gemm.hpp>
 #include <tessera/kernels/gemm/contraction_loops.hpp>
 #include <tessera/kernels/gemm/contraction_plan.hpp>
 #include <tessera/kernels/gemm/contraction_provider.hpp>

@@ -15,7 +15,7 @@
 #include <tessera/base/inline_vector.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/kernels/gemm/bf16_gemm.hpp>
+#include <tessera/kernels/gemm/bf16/bf16_gemm.hpp>
 #include <tessera/kernels/gemm/contraction_loops.hpp>
 #include <tessera/kernels/gemm/gemm.hpp>
 #include <tessera/kernels/gemm/gemm_timing.hpp>
@@ -55,7 +55,7 @@ struct OutputRegion {
 struct FinishedBox {
   void (*call)(const void* context, const OutputRegion& box) = nullptr;
   const void* context = nullptr;
-  std::uintptr_t beside = 0;  ///< as of FinishedPart
+  std::uintptr_t beside = 0;  ///< as in FinishedPart
 };
 
 /// How a contraction is computed: which labels are the m, n and k of a matrix product, which are looped over, and how
@@ -95,8 +95,6 @@ class ContractionPlan {
   /// Multiplications and additions of the whole contraction.
   double flops() const { return flops_; }
 
-  /// Whether items are matrix products; contractions with too little reuse of their operands run as plain loops.
-  bool uses_gemm() const { return !as_loops_; }
   /// Whether each element is computed by a single matrix product, so that it can be rounded as it is stored. `biased`:
   /// after adding a bias row along the last dim.
   bool can_round(bool biased) const {

@@ -9,7 +9,7 @@
 #include <type_traits>
 
 #include <tessera/kernels/cpu.hpp>
-#include <tessera/kernels/gemm/bf16_gemm.hpp>
+#include <tessera/kernels/gemm/bf16/bf16_gemm.hpp>
 #include <tessera/kernels/gemm/gemm.hpp>
 #include <tessera/kernels/gemm/gemm_variant.hpp>
 #include <tessera/kernels/gemm/packed_gemm.hpp>

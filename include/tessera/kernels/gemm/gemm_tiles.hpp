@@ -197,8 +197,8 @@ TESSERA_GEMM_TILE(portable_tile_4, , 16, TESSERA_ROWS_4, TESSERA_TILE_MULTIPLY, 
 #undef TESSERA_ROWS_6
 #undef TESSERA_ROWS_4
 
-/// The micro-kernels of a member, whose level the processor must support. Members of a level differ in tiles of full
-/// height alone.
+/// The micro-kernels of a member, whose level the processor must support. The members of a level differ only in tiles
+/// of full height.
 template <class T> const GemmKernels<T>& gemm_kernels(const GemmVariant& variant) {
   constexpr int scale = static_cast<int>(sizeof(T));
   static constexpr GemmKernels<T> portable{6,

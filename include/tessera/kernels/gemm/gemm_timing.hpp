@@ -58,7 +58,7 @@ TESSERA_PLANNING inline const GemmVariant& fastest_gemm_variant(CpuLevel level, 
 /// Called before a large product: times the members, once in the process, if neither the environment nor the program
 /// nor the table of processors has chosen a member. Takes at most 5 ms, while other threads that call it wait.
 TESSERA_PLANNING inline void time_gemm_variants() {
-  constexpr double seconds = 4.5e-3;  // and the time to allocate
+  constexpr double seconds = 4.5e-3;  // the rest of the 5 ms is for allocations
   if (gemm_choice().source != VariantSource::by_default ||
       variants::level_of_variants(cpu_level()) == CpuLevel::portable)
     return;

@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include <tessera/base/dtype.hpp>
-#include <tessera/kernels/gemm/bf16_gemm.hpp>
+#include <tessera/kernels/gemm/bf16/bf16_gemm.hpp>
 #include <tessera/kernels/gemm/contraction_provider.hpp>
 #include <tessera/kernels/gemm/gemm.hpp>
 #include <tessera/kernels/gemm/loop_gemm.hpp>
@@ -22,7 +22,7 @@
 // Products of groups of rows, each with a matrix of its own (ragged_dot), and their gradients.
 namespace tessera::kernels::inline TESSERA_ISA {
 
-/// The row behind the last row of each group, for `rows` rows in all: a negative size counts as 0, and a group ends at
+/// The row after the last row of each group, for `rows` rows in all: a negative size counts as 0, and a group ends at
 /// the last row at the latest.
 template <class I>
 void find_group_ends(const I* sizes, std::int64_t step, std::int64_t groups, std::int64_t rows, std::int64_t* ends) {

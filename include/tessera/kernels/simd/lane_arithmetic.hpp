@@ -72,7 +72,7 @@ TESSERA_INLINE xsimd::batch<T> fnma(const xsimd::batch<T>& x, const xsimd::batch
 #endif
 }
 
-/// Whether xsimd's quotients and roots of floats are estimates, up to 4 ulp off, as those of xsimd 8.1 for NEON.
+/// Whether xsimd's quotients and roots of floats are estimates, up to 4 ulp off, as are those of xsimd 8.1 for NEON.
 #if defined(__SSE2__)
 inline constexpr bool estimates_quotients = false;
 #else

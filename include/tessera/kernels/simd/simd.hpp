@@ -317,32 +317,6 @@ inline void finish_stores() {
 #endif
 }
 
-/// Copies `count` <= width elements and pads them with zeros to `width` elements.
-template <class T> TESSERA_INLINE void pad_copy(T* to, const T* from, int count) {
-#if defined(__AVX512F__)
-  if constexpr (sizeof(T) == 4) {
-    const auto mask = static_cast<__mmask16>((1u << count) - 1);
-    _mm512_storeu_si512(to, _mm512_maskz_loadu_epi32(mask, from));
-    return;
-  }
-#endif
-  for (int i = 0; i < width; ++i) to[i] = i < count ? from[i] : T{};
-}
-
-/// Stores the first `count` lanes.
-template <class T> TESSERA_INLINE void store_partial(T* to, const Lanes<lane_t<T>>& x, int count) {
-  alignas(64) T padded[width];
-  store(padded, x);
-  for (int i = 0; i < count; ++i) to[i] = padded[i];
-}
-
-/// Stores lane i at to[i * stride].
-template <class T> TESSERA_INLINE void store_strided(T* to, const Lanes<lane_t<T>>& x, std::int64_t stride) {
-  alignas(64) T scattered[width];
-  store(scattered, x);
-  for (int i = 0; i < width; ++i) to[i * stride] = scattered[i];
-}
-
 // ---- choice and conversion
 
 template <class T>

@@ -45,7 +45,7 @@ template <Element T = float> struct KvCache {
     return {tessera::detail::settle(dynamic_update_slice<1>(keys, k, position, at)),
             tessera::detail::settle(dynamic_update_slice<1>(values, v, position, at))};
   }
-  /// With the given rows of the batch, a vector of indices, in their order. Inside a traced function.
+  /// A cache with the rows of the batch at the given indices, a vector, in their order. Inside a traced function.
   constexpr KvCache rows(const auto& indices, Here at = Here::current()) const {
     tessera::detail::require_trace("rows", "KvCache::rows", Source::from(at), *this, indices);
     return {tessera::detail::settle(index_select<0>(keys, indices, at)),
@@ -132,7 +132,7 @@ constexpr auto cached_attention(const Q& q, const auto& k, const auto& v, const 
                                 const Position& position) {
   const Cache next = cache.updated(k, v, position);
   if constexpr (TensorOperand<Position>) {
-    // The old keys before the position and the new ones behind the context. A band has bounds that are numbers; keys of
+    // The old keys before the position and the new keys after the context. A band has bounds that are numbers; keys of
     // the cache that are not seen are masked.
     const auto keys = concat<1>(cache.keys, k), values = concat<1>(cache.values, v);
     const Dim context = extent<1>(cache.keys), added = extent<1>(k);

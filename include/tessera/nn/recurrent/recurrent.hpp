@@ -83,7 +83,7 @@ constexpr auto option_of(const First& first, const More&... more) {
 /// the positions 2 l (forward) and 2 l + 1 (reverse). The state is that after the last step of each cell, which for a
 /// reverse cell is step 0. xs without steps return the initial state. Options follow xs and the state, in any order:
 ///
-///     lstm(xs, ts::nn::lengths(steps))                             // sequences of different lengths, padded behind
+///     lstm(xs, ts::nn::lengths(steps))                             // sequences of different lengths, then padding
 ///     lstm(xs, last, ts::nn::layer_dropout(0.5, key))              // in training; in evaluation without it
 /// With lengths, results are those of PyTorch's packed sequences: padding does not change the state, the last state is
 /// that at the end of each sequence, a reverse cell begins there, and outputs of padding are 0. Dropout, as `dropout`

@@ -106,7 +106,7 @@ template <Element T, bool Bias, class Rule> struct RecurrentCell {
 
 namespace detail {
 
-/// A state that is h alone.
+/// A state that is only h.
 struct HiddenState {
   template <class X> static constexpr auto zeros(const auto& gates) {
     return zeros_of_a_gate<typename X::element>(gates);
@@ -173,12 +173,12 @@ template <Element T = float, bool Bias = true> using LstmCell = RecurrentCell<T,
 ///
 ///     r = sigmoid(x W_r + b_r + h U_r + d_r),  z = sigmoid(x W_z + b_z + h U_z + d_z)
 ///     n = tanh(x W_n + b_n + r (h U_n + d_n)),  h' = (1 - z) n + z h
-/// cell(x, h) returns h'; cell(x) starts from zeros. All else as LstmCell. Source: Cho et al., 1406.1078, with r
+/// cell(x, h) returns h'; cell(x) starts from zeros. Otherwise as LstmCell. Source: Cho et al., 1406.1078, with r
 /// multiplied after the product, as in cuDNN.
 template <Element T = float, bool Bias = true> using GruCell = RecurrentCell<T, Bias, detail::GruRule>;
 
 /// One step of an Elman network, as torch.nn.RNNCell: h' = tanh(x W + b + h U + d), or relu of it. cell(x, h) returns
-/// h'; cell(x) starts from zeros. All else as LstmCell. Source: Elman, Cognitive Science 14 (1990).
+/// h'; cell(x) starts from zeros. Otherwise as LstmCell. Source: Elman, Cognitive Science 14 (1990).
 template <Element T = float, bool Bias = true, RnnFunction Function = RnnFunction::tanh>
 using RnnCell = RecurrentCell<T, Bias, detail::RnnRule<Function>>;
 

@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <type_traits>
 
-#include <tessera/graph/ir/attention_form.hpp>
+#include <tessera/ops/attention/attention_form.hpp>
 #include <tessera/ops/contraction/contraction_rows.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/contraction/product_operand.hpp>
@@ -33,7 +33,7 @@ struct AttentionNodes {
   };
   static constexpr Value default_scale(Value context, Value q) {
     const Value width = build::cast(build::extent(q.at(context.source), 3), DType::f64);
-    return build::unary(Op::rsqrt, width);
+    return build::rsqrt(width);
   }
   /// The output; `lower` and `upper` are null unless the form is banded.
   static constexpr Value make(Value context, AttentionForm form, Value q, Value k, Value v, Value scale, Value lower,
@@ -118,14 +118,15 @@ constexpr Value attention_by_products(Value context, Value q, Value k, Value v, 
   Value scores =
       build::cast(build::einsum(q, k, EinsumText("bthe,bshe->bhts").labels), wide) * build::cast(scale, wide);
   const bool has_bias = bias.module != nullptr;
-  // For one query in every call, as of a step of generation, the result has one in every call too.
+  // If there is one query in every call, as in a step of generation, the dim of queries of the result has static extent
+  // 1 too.
   if (const int times = has_bias ? bias.rank() - 2 : 0; has_bias && q.is_singleton(1) && !bias.is_singleton(times)) {
     const Value one = bias.integer(1, DType::i64);
     bias = build::slice(bias.at(context.source), times, one - build::extent(bias, times), one, MadeBy::squeeze);
   }
   const bool is_mask = has_bias && bias.dtype() == DType::bool_;
   if (has_bias && !is_mask) bias = build::cast(bias, wide), scores = scores + bias;
-  const Value none = !has_bias || is_mask ? bias : build::binary(Op::less, bias, bias.number(-1e29));
+  const Value none = !has_bias || is_mask ? bias : build::less(bias, bias.number(-1e29));
   const Value after =
       Causal ? build::less(build::iota(scores, 2, DType::i64), build::iota(scores, 3, DType::i64)) : Value{};
   const auto where_seen = [&](Value x, double otherwise) {
@@ -247,7 +248,7 @@ template <class Rate, class Key, std::uint32_t Stream> struct AttentionDropout {
   Key key;
   Here at;
 };
-/// An argument of attention and causal_attention behind the values, by which each weight, after the softmax, is 0 with
+/// An argument of attention and causal_attention after the values, by which each weight, after the softmax, is 0 with
 /// probability `rate` and divided by 1 - rate otherwise: dropout_p of F.scaled_dot_product_attention. Rate, key, stream
 /// and errors: as ts::dropout. In evaluation leave it out.
 ///

@@ -7,12 +7,13 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/ir/attention_form.hpp>
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/gradient.hpp>
+#include <tessera/ops/attention/attention_form.hpp>
 #include <tessera/ops/contraction/contraction_rows.hpp>
 #include <tessera/ops/data_movement/data_movement_rows.hpp>
+#include <tessera/ops/elementwise/arithmetic.hpp>
 #include <tessera/ops/elementwise/select.hpp>
 #include <tessera/ops/operation.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
@@ -115,20 +116,19 @@ struct DenseAttention {
   /// exp(scores - lse), 0 where a key is excluded: [b, h, t, s].
   constexpr Value weights(Value lse) const {
     // A query without keys has logarithm -inf. See kernels::least_score.
-    lse = build::binary(Op::maximum, lse, lse.number(-1e29));
+    lse = build::maximum(lse, lse.number(-1e29));
     Value shifted =
         build::einsum(q, k, labels("bthd", "bshd", "bhts")) * scale - build::insert_singletons(lse, 1u << 3, 4);
     if (form.causal) {
-      const Value seen =
-          build::binary(Op::less_equal, build::iota(shifted, 3, DType::i32), build::iota(shifted, 2, DType::i32));
+      const Value seen = build::less_equal(build::iota(shifted, 3, DType::i32), build::iota(shifted, 2, DType::i32));
       shifted = build::select(seen, shifted, shifted.number(-1e30));
     } else if (form.banded) {
       const Value key = build::iota(shifted, 3, DType::i64), query = build::iota(shifted, 2, DType::i64);
-      const Value seen = build::binary(Op::logical_and, build::binary(Op::greater_equal, key, query + lower),
-                                       build::binary(Op::less_equal, key, query + upper));
+      const Value seen =
+          build::logical_and(build::greater_equal(key, query + lower), build::less_equal(key, query + upper));
       shifted = build::select(seen, shifted, shifted.number(-1e30));
     }
-    return build::unary(Op::exp, shifted);
+    return build::exp(shifted);
   }
   constexpr Value of_scores(Value slopes, int operand) const {
     slopes = slopes * scale;

@@ -65,8 +65,8 @@ struct RepeatHeadsTag {
   };
   static constexpr Value emit(Value context, Value k, Value q) {
     const Value of_keys = build::extent(k, k.shifted(2, 4)), of_queries = build::extent(q, q.shifted(2, 4));
-    return RepeatTag<4, 2, true>::emit(
-        context, k, of_queries / build::binary(Op::maximum, of_keys, of_keys.number(1, of_keys.dtype())));
+    return RepeatTag<4, 2, true>::emit(context, k,
+                                       of_queries / build::maximum(of_keys, of_keys.number(1, of_keys.dtype())));
   }
 };
 
@@ -75,10 +75,10 @@ struct RepeatHeadsTag {
 /// No bound of a band of keys: more positions than any dim has.
 inline constexpr std::int64_t unlimited = std::int64_t{1} << 48;
 
-/// Attention to a window of keys. Query i is at position p = offset + i of the keys, and attends to the keys from
-/// p - before to p + after, both included. The bounds are numbers that may be known only when the program runs; a call
-/// with another offset runs the same plan. A query to which no key is left gives 0, as in PyTorch since 2.5, and has no
-/// gradient. Tiles of scores outside of the band are not computed. All else as `attention`.
+/// Attention to a window of keys. Query i is at position p = offset + i of the keys, and attends to the keys from p -
+/// before to p + after, both included. The bounds are numbers that may be known only when the program runs; a call with
+/// another offset runs the same plan. A query to which no key is left gives 0, as in PyTorch since 2.5, and has no
+/// gradient. Tiles of scores outside of the band are not computed. Otherwise as `attention`.
 ///
 ///     ts::band_attention(q, k, v, 255, 0)                       // causal, each query to 256 positions
 ///     ts::band_attention(q, k, v, ts::unlimited, 0, position)   // causal, with a cache of keys and values

@@ -28,7 +28,7 @@ struct PositionsTag {
     // A static extent of 1 stays one.
     if (const int time = x.shifted(1, 4); x.is_singleton(time))
       return build::insert_singletons(build::cast(offset.at(context.source), DType::f64), 7, 3);
-    const Value at = build::cast(counting(build::extent(x, x.shifted(1, 4))), DType::f64) +
+    const Value at = build::cast(build::arange(build::extent(x, x.shifted(1, 4)), DType::i64), DType::f64) +
                      build::cast(offset.at(context.source), DType::f64);
     return build::insert_singletons(at, 1u << 1 | 1u << 2, 3);
   }

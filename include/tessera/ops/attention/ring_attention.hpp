@@ -12,7 +12,8 @@
 #include <tessera/ops/attention/attention_rows.hpp>
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/control_flow.hpp>
-#include <tessera/ops/custom_gradient.hpp>
+#include <tessera/ops/custom/custom_gradient.hpp>
+#include <tessera/ops/data_movement/factors.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/stack.hpp>
 #include <tessera/ops/shard_map/axis_text.hpp>
@@ -76,7 +77,7 @@ struct PartOfAttention {
     const auto sum = logaddexp(lse, log, at);
     return std::tuple(out * exp(lse - sum, at) + other * exp(log - sum, at), sum);
   }
-  /// The part where the condition holds, and no keys elsewhere.
+  /// The part of attention if the condition is true; otherwise a part without keys.
   static constexpr auto where(const auto& condition, const auto& part, Here at) {
     const auto& [out, lse] = part;
     return std::tuple(out, select(condition, lse, -1e30, at));
@@ -102,7 +103,7 @@ constexpr auto joined_halves(const auto& early, const auto& late, Here at) {
 }
 
 /// Ring attention in each of its parts, as functions of the shards of one device. In hop `hop` a device has the keys
-/// and values of the device that many places before it along the axis.
+/// and values of the device that many positions before it along the axis.
 template <FixedString Axis, bool Causal> struct Ring {
   struct First {
     constexpr auto operator()(const auto& q, const auto& k, const auto& v) const {
@@ -120,8 +121,8 @@ template <FixedString Axis, bool Causal> struct Ring {
             PartOfAttention::merged(std::tuple(out, lse), PartOfAttention::of<false>(q, k, v, at), at);
         return std::tuple(k, v, next, log);
       } else {
-        // Keys of a device before this one: all queries see the early half of the keys. Keys of a device behind: the
-        // late queries see all keys. So late queries and early keys always meet, and another pair of halves.
+        // Keys of a device before this one: all queries see the early half of the keys. Keys of a device after this
+        // one: the late queries see all keys. So late queries and early keys always meet, and another pair of halves.
         const auto before = axis_index<Axis>(q, at) >= hop;
         const auto [q0, q1] = time_halves(q, at);
         const auto [k0, k1] = time_halves(k, at);
@@ -253,7 +254,7 @@ constexpr auto ring_attention(const Q& q, const K& k, const V& v, Here at = Here
 }
 /// ts::causal_attention along a ring, for times in zigzag order (ts::zigzag_order), in which all devices have equal
 /// work. Errors: shape_mismatch unless keys and queries have one shape; not_divisible unless a device has an even
-/// number of times; all else as ring_attention. Source of the order: Megatron-LM, PyTorch.
+/// number of times; otherwise as ring_attention. Source of the order: Megatron-LM, PyTorch.
 template <FixedString Axis, TensorArgument Q, TensorArgument K, TensorArgument V>
 constexpr auto causal_ring_attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
   // Of one shape: with other times the chunks of queries and keys would not be those of one order.

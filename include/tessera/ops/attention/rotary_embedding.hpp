@@ -76,7 +76,7 @@ struct YarnRotary {
   Scalar beta_fast = 32.0;
   Scalar beta_slow = 1.0;
   Scalar attention_factor = 0.0;  ///< 0: get(mscale) / get(mscale_all_dim) with get(m) = 0.1 m ln(factor) + 1, or, ...
-  Scalar mscale = 0.0;            ///< ... if one of both is 0, as by default, 0.1 ln(factor) + 1
+  Scalar mscale = 0.0;            ///< ... if either of these is 0, as by default, 0.1 ln(factor) + 1
   Scalar mscale_all_dim = 0.0;
   Scalar truncate = true;  ///< whether the ramp begins and ends at whole dims; false in gpt-oss
 
@@ -94,21 +94,19 @@ struct RotaryPairs {
   Value pair;       ///< of each element of a head: [width]
 
   template <RotaryForm Form> static constexpr RotaryPairs of(Value x, Value offset) {
-    const Value width = build::extent(x, x.shifted(3, 4)), element = build::cast(counting(width), DType::f64);
+    const Value width = build::extent(x, x.shifted(3, 4)),
+                element = build::cast(build::arange(width, DType::i64), DType::f64);
     const Value count = build::cast(width, DType::f64) * 0.5, zero = element.number(0);
     return {x, offset, count,
-            Form == RotaryForm::interleaved
-                ? build::unary(ops::op_v<ops::FloorOp>, element * 0.5)
-                : element - build::select(build::binary(Op::less, element, count), zero, count)};
+            Form == RotaryForm::interleaved ? build::unary(ops::op_v<ops::FloorOp>, element * 0.5)
+                                            : element - build::select(build::less(element, count), zero, count)};
   }
   /// How many positions there are up to the last one of x.
   constexpr Value length() const { return offset + build::cast(build::extent(x, x.shifted(1, 4)), DType::f64); }
   /// The angles of two positions next to each other, base^(-pair / count): [width].
   constexpr Value frequencies(Value base) const { return power(base, pair / count); }
   /// The factor of frequencies if base becomes base grown^(width / (width - 2)).
-  constexpr Value ntk(Value grown) const {
-    return power(grown, pair / build::binary(Op::maximum, count - 1.0, count.number(1)));
-  }
+  constexpr Value ntk(Value grown) const { return power(grown, pair / build::maximum(count - 1.0, count.number(1))); }
   static constexpr Value power(Value of, Value fraction) {
     return build::binary(ops::op_v<ops::PowOp>, of, fraction.number(0) - fraction);
   }
@@ -116,7 +114,7 @@ struct RotaryPairs {
 /// 0 up to `from`, 1 from `to` on, and linear between.
 constexpr Value rotary_ramp(Value x, Value from, Value to) {
   const Value ramp = (x - from) / (to - from);
-  return build::binary(Op::minimum, build::binary(Op::maximum, ramp, ramp.number(0)), ramp.number(1));
+  return build::minimum(build::maximum(ramp, ramp.number(0)), ramp.number(1));
 }
 
 /// The frequencies of each element, [width], from the fields of the options, which are f64.
@@ -140,7 +138,7 @@ template <> struct RotaryFrequencies<DynamicNtkRotary> {
   static constexpr Value of(const RotaryPairs& pairs, Value base, Value factor, Value context) {
     factor = build::checked_cast(factor, DType::f64, NumberRule::rotary_factor);
     context = build::checked_cast(context, DType::f64, NumberRule::rotary_context);
-    const Value length = build::binary(Op::maximum, pairs.length(), context);
+    const Value length = build::maximum(pairs.length(), context);
     return pairs.frequencies(base) * pairs.ntk(factor * (length / context) - (factor - 1.0));
   }
 };
@@ -151,16 +149,14 @@ template <> struct RotaryFrequencies<YarnRotary> {
     context = build::checked_cast(context, DType::f64, NumberRule::rotary_context);
     // The pair, not rounded, that makes this many turns in the context.
     const auto pair_of = [&](Value turns) {
-      return pairs.count * build::unary(Op::log, context / (turns * (2 * std::numbers::pi))) /
-             build::unary(Op::log, base);
+      return pairs.count * build::log(context / (turns * (2 * std::numbers::pi))) / build::log(base);
     };
     const Value from = pair_of(fast), to = pair_of(slow), zero = from.number(0);
-    const Value whole = build::binary(Op::not_equal, truncate, zero);
-    const Value first =
-        build::binary(Op::maximum, build::select(whole, build::unary(ops::op_v<ops::FloorOp>, from), from), zero);
-    const Value last = build::binary(Op::minimum, build::select(whole, build::unary(ops::op_v<ops::CeilOp>, to), to),
-                                     pairs.count * 2.0 - 1.0);
-    const Value end = build::select(build::binary(Op::equal, first, last), last + 0.001, last);
+    const Value whole = build::not_equal(truncate, zero);
+    const Value first = build::maximum(build::select(whole, build::unary(ops::op_v<ops::FloorOp>, from), from), zero);
+    const Value last =
+        build::minimum(build::select(whole, build::unary(ops::op_v<ops::CeilOp>, to), to), pairs.count * 2.0 - 1.0);
+    const Value end = build::select(build::equal(first, last), last + 0.001, last);
     const Value divided = rotary_ramp(pairs.pair, first, end);
     return pairs.frequencies(base) * (divided / factor + (divided.number(1) - divided));
   }
@@ -189,11 +185,10 @@ struct YarnScaledTag {
   static constexpr Value emit(Value context, Value x, Value factor, Value given, Value mscale, Value all) {
     const auto number = [&](Value v) { return build::cast(v.at(context.source), DType::f64); };
     factor = number(factor), given = number(given), mscale = number(mscale), all = number(all);
-    const Value zero = factor.number(0), growth = build::unary(Op::log, factor) * 0.1;
-    const auto is_given = [&](Value v) { return build::binary(Op::not_equal, v, zero); };
+    const Value zero = factor.number(0), growth = build::log(factor) * 0.1;
+    const auto is_given = [&](Value v) { return build::not_equal(v, zero); };
     const Value quotient = (growth * mscale + 1.0) / (growth * all + 1.0);
-    const Value own =
-        build::select(build::binary(Op::logical_and, is_given(mscale), is_given(all)), quotient, growth + 1.0);
+    const Value own = build::select(build::logical_and(is_given(mscale), is_given(all)), quotient, growth + 1.0);
     return x.at(context.source) * build::select(is_given(given), given, own);
   }
 };
@@ -232,7 +227,7 @@ concept RotaryOptions = std::is_same_v<T, Rotary> || std::is_same_v<T, Llama3Rot
                         std::is_same_v<T, DynamicNtkRotary> || std::is_same_v<T, YarnRotary>;
 
 /// Rotates pairs of elements of queries or keys x [batch, time, heads, width] by angles that are proportional to the
-/// position, `offset` plus the index of the time: products of queries and keys then depend on the distance alone. The
+/// position, `offset` plus the index of the time: products of queries and keys then depend only on the distance. The
 /// offset is a number, or a tensor of rank 0, such as the index of a step of a loop. The width is even. The options are
 /// a Rotary, or the Llama3Rotary, YarnRotary or DynamicNtkRotary of a model whose context was extended. Angles are
 /// computed in f64; an x of bf16 or f16 is rotated in f32. Errors: not_divisible for an odd width; those of the

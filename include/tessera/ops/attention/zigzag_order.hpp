@@ -6,6 +6,7 @@
 
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/ops/constraint.hpp>
+#include <tessera/ops/data_movement/factors.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/elementwise/select.hpp>
 #include <tessera/ops/indexing/sort_rows.hpp>
@@ -26,11 +27,11 @@ template <FixedString Axis, int Rank, int D, bool Back> struct ZigzagTag {
     const Value apart = rearranged(x, true, chunks);
     const int dim = apart.shifted(D, Rank + 1);
     const Value two = x.number(2, DType::i64), last = chunks - x.number(1, DType::i64);
-    const Value place = build::iota(apart, dim, DType::i64), half = place / two;
-    // Even places have chunks 0, 1, 2 and so on, odd places the last chunk, the one before it, and so on.
-    const Value from = Back ? build::select(build::binary(Op::less, place + place, chunks), place + place,
-                                            last + chunks - place - place)
-                            : half + (place - half - half) * (last - half - half);
+    const Value position = build::iota(apart, dim, DType::i64), half = position / two;
+    // Even positions have chunks 0, 1, 2 and so on, odd positions the last chunk, the one before it, and so on.
+    const Value from = Back ? build::select(build::less(position + position, chunks), position + position,
+                                            last + chunks - position - position)
+                            : half + (position - half - half) * (last - half - half);
     return split_over(rearranged(build::gather(apart, dim, from), false, {}), Axis.view(), D, Rank);
   }
 

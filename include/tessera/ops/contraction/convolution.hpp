@@ -10,6 +10,7 @@
 #include <tessera/base/shape.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/contraction/product_operand.hpp>
+#include <tessera/ops/data_movement/factors.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 
@@ -27,9 +28,9 @@ template <int N> constexpr std::array<std::int64_t, N> all_of(std::int64_t numbe
 
 /// Options of a convolution over N spatial dims: the stride between windows, zero padding on both sides, the dilation
 /// within a window, and the number of groups of features, each convolved on its own. `padding_after` is the padding
-/// behind the last element where it differs from `padding`, which is -1 otherwise. With `same` both follow from the
-/// extent n: as many zeros as give ceil(n / stride) windows, of an odd number one more behind ("SAME" of JAX and
-/// TensorFlow, padding='same' of PyTorch).
+/// after the last element where it differs from `padding`, which is -1 otherwise. With `same` both follow from the
+/// extent n: as many zeros as give ceil(n / stride) windows, of an odd number one more after the last element than
+/// before the first ("SAME" of JAX and TensorFlow, padding='same' of PyTorch).
 template <int N> struct Conv {
   std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
                               dilation = detail::all_of<N>(1);
@@ -62,7 +63,7 @@ constexpr Value split_groups(Value x, int dim, Value groups, Value of_group = {}
   if (of_group.module != nullptr) sizes[dim + 1] = of_group;
   return rearrange(x, x.rank(), x.rank() + 1, f, sizes);
 }
-/// Merges dim `dim` with the dim behind it.
+/// Merges dim `dim` with the next dim.
 constexpr Value merge_with_next(Value x, int dim) {
   Factors f{};
   for (int d = 0; d < x.rank(); ++d) {
@@ -72,7 +73,7 @@ constexpr Value merge_with_next(Value x, int dim) {
   }
   return rearrange(x, x.rank(), x.rank() - 1, f, nullptr);
 }
-/// Merges the last dim with the dim of groups in front of it.
+/// Merges the last dim with the dim of groups before it.
 constexpr Value merge_groups(Value x) { return merge_with_next(x, x.rank() - 2); }
 /// The labels of a product.
 constexpr EinsumLabels labels_of(std::initializer_list<int> a, std::initializer_list<int> b,
@@ -115,11 +116,11 @@ template <int N> struct ConvTag {
     if (is_constant && !before.is_number(padding_of_same)) return {taps, stride, dilation, before, after};
     const Value zero = taps.number(0), one = taps.number(1);
     // Where only the plan knows the padding, strides that do not count may be as large as they like.
-    const Value is_same = build::binary(Op::equal, before, taps.number(padding_of_same));
+    const Value is_same = build::equal(before, taps.number(padding_of_same));
     const auto if_same = [&](Value size) { return is_constant ? size : build::select(is_same, size, one); };
-    const Value apart = if_same(build::binary(Op::maximum, stride, one)), spread = if_same(dilation);
+    const Value apart = if_same(build::maximum(stride, one)), spread = if_same(dilation);
     const Value last = (extent + apart - one) / apart - one;
-    const Value all = build::binary(Op::maximum, last * apart + spread * (taps - one) + one - extent, zero);
+    const Value all = build::maximum(last * apart + spread * (taps - one) + one - extent, zero);
     const Value first = all / taps.number(2);
     if (is_constant) return {taps, stride, dilation, first, all - first};
     return {taps, stride, dilation, build::select(is_same, first, before), build::select(is_same, all - first, after)};

@@ -192,10 +192,10 @@ template <int Rank, int Row, int Column> struct DiagonalOverTag {
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
     const int first = x.rank() - Rank, row = first + Row, column = first + Column;
-    // Places of columns are counted by the rows, so that another number of columns is a shape_mismatch.
-    const Value places = build::insert_singletons(ArangeTag<std::int32_t>::emit(context, x, build::extent(x, row)),
-                                                  ((1u << x.rank()) - 1) & ~(1u << column), x.rank());
-    const Value on = build::binary(Op::equal, build::iota(x, row, DType::i32), places);
+    // Positions of columns are counted by the rows, so that another number of columns is a shape_mismatch.
+    const Value positions = build::insert_singletons(ArangeTag<std::int32_t>::emit(context, x, build::extent(x, row)),
+                                                     ((1u << x.rank()) - 1) & ~(1u << column), x.rank());
+    const Value on = build::equal(build::iota(x, row, DType::i32), positions);
     return build::cast(build::sum_of(build::select(on, x, x.number(0)), 1u << column), x.dtype());
   }
 };

@@ -83,7 +83,7 @@ template <int Count> struct EinsumEquation {
  private:
   static constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
   /// The label of a dim that `...` stands for, counted from the last.
-  static constexpr char label_from_the_back(int place) { return static_cast<char>('0' + place); }
+  static constexpr char label_from_the_back(int position) { return static_cast<char>('0' + position); }
 
   constexpr EinsumError parse(std::string_view text, const int (&ranks)[Count]) {
     const std::size_t arrow = text.find("->");
@@ -125,7 +125,7 @@ template <int Count> struct EinsumEquation {
       if (text[i] == ' ') continue;
       if (text.substr(i, 3) == "..." && !has_ellipsis) {
         if (filled < 0 || into.rank + filled > max_rank) return EinsumError::rank;
-        for (int place = filled; place > 0; --place) into = into.with(label_from_the_back(place - 1));
+        for (int position = filled; position > 0; --position) into = into.with(label_from_the_back(position - 1));
         has_ellipsis = true;
         i += 2;
         continue;
@@ -138,7 +138,7 @@ template <int Count> struct EinsumEquation {
   }
   /// A result that is not stated has the dims of `...`, then the labels that occur once, capital letters first.
   constexpr EinsumError fill_result(int filled) {
-    for (int place = filled; place > 0; --place) result = result.with(label_from_the_back(place - 1));
+    for (int position = filled; position > 0; --position) result = result.with(label_from_the_back(position - 1));
     for (char c = 'A'; c <= 'z'; ++c) {
       int count = 0;
       for (const EinsumLetters& of : operands)

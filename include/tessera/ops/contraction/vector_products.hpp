@@ -23,14 +23,14 @@ template <TensorArgument A, TensorArgument X> constexpr auto mv(const A& a, cons
   static_assert(A::rank == 2 && X::rank == 1, "tessera: mv takes a matrix and a vector");
   return einsum<"mn,n->m">(a, x, at);
 }
-/// beta y + alpha (a times x), of a vector y or a scalar, a matrix and a vector (torch.addmv). In all else as addmm.
+/// beta y + alpha (a times x), of a vector y or a scalar, a matrix and a vector (torch.addmv). Otherwise as addmm.
 template <TensorArgument Y, TensorArgument A, TensorArgument X, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addmv(const Y& y, const A& a, const X& x, const Beta& beta = 1, const Alpha& alpha = 1,
                      Here at = Here::current()) {
   const detail::FunctionCall named("addmv", y, a);
   return call<detail::AddToProductTag>(Source::from(at), y, mv(a, x, at), beta, alpha);
 }
-/// beta x + alpha (a b^T), of a matrix [m, n] and vectors [m] and [n] (torch.addr). In all else as addmm.
+/// beta x + alpha (a b^T), of a matrix [m, n] and vectors [m] and [n] (torch.addr). Otherwise as addmm.
 template <TensorArgument X, TensorArgument A, TensorArgument B, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addr(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
                     Here at = Here::current()) {
@@ -38,7 +38,7 @@ constexpr auto addr(const X& x, const A& a, const B& b, const Beta& beta = 1, co
   return call<detail::AddToProductTag>(Source::from(at), x, outer(a, b, at), beta, alpha);
 }
 /// beta x + alpha times the sum of the products of two batches of matrices, [batch, M, K] and [batch, K, N]
-/// (torch.addbmm); baddbmm keeps the products apart. In all else as addmm.
+/// (torch.addbmm); baddbmm keeps the products apart. Otherwise as addmm.
 template <TensorArgument X, TensorArgument A, TensorArgument B, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addbmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
                       Here at = Here::current()) {

@@ -18,7 +18,7 @@ namespace tessera::build {
 
 /// Windows of the dims first, first + 1, ...: each becomes two dims, [windows, size].
 struct PatchDim {
-  Value size, stride, dilation, before, after;  ///< rows of padding in front of the dim and behind it
+  Value size, stride, dilation, before, after;  ///< rows of padding before the dim and after it
 };
 /// `largest`: padding is -infinity instead of 0. `slices`: the windows are a slice with steps: both paddings are
 /// negative, the numbers of rows that are left out.
@@ -50,7 +50,7 @@ struct FoldDim {
   Value stride, dilation, before, extent;
   bool is_singleton = false;
 };
-/// `clips`: windows may end anywhere behind the dim; without it, at most `before` rows behind the dim. `slices`: as of
+/// `clips`: windows may end anywhere after the dim; without it, at most `before` rows after the dim. `slices`: as for
 /// patches; `before` is negative, the row of the first window, and all windows are inside the dim.
 constexpr Value fold_patches(Value x, int first, int count, const FoldDim* dims, bool clips = false,
                              bool slices = false) {
@@ -200,7 +200,7 @@ constexpr BrokenRule check_patches(const NodeCheck& c, const Node& runs, const N
   return {};
 }
 
-// Operands after the first: size, stride, dilation, padding in front and behind, of each windowed dim.
+// Operands after the first: size, stride, dilation, padding before and after, of each windowed dim.
 struct PatchesOp {
   static constexpr OpRow row{
       .name = "patches",
@@ -258,7 +258,7 @@ constexpr WindowedDims fold_patches_windows(const ShapeContext& c) {
     std::int64_t end = 0;
     if (slices && (own.before > 0 || !add_fits(run, -own.before, end) || end > own.extent))
       fail_shapes(c, "the update leaves the dim", "slice_scatter");
-    // Padding of a transposed convolution is the same behind the dim as in front.
+    // Padding of a transposed convolution is the same before and after the dim.
     if (c.node().labels[2] == 0 && !slices && own.count > 0 &&
         (own.count - 1) * own.stride + own.span() - own.before > own.extent + own.before)
       fail_shapes(c, "the windows are longer than the dim of the result", "conv_transpose");
@@ -276,7 +276,7 @@ constexpr Shape fold_patches_shape(const ShapeContext& c) {
   return shape;
 }
 
-// Operands after the first: stride, dilation, padding in front and extent, of each windowed dim.
+// Operands after the first: stride, dilation, padding before and extent, of each windowed dim.
 struct FoldPatchesOp {
   static constexpr OpRow row{.name = "fold_patches",
                              .unit = UnitKind::fold,
@@ -297,7 +297,7 @@ struct FoldPatchesOp {
     for (int d = 0; d < count; ++d) {
       const int at = 1 + 4 * d;
       const Value size = build::extent(x, first + 2 * d + 1), one = g.number(1, DType::i64);
-      // As many rows behind the dim as the last window needs; negative where windows end before the dim does.
+      // As many rows after the dim as the last window needs; negative where windows end before the dim does.
       const Value reach = (build::extent(x, first + 2 * d) - one) * r.x(at) + (size - one) * r.x(at + 1) + one;
       dims[d] = {size, r.x(at), r.x(at + 1), r.x(at + 2), reach - r.x(at + 2) - r.x(at + 3)};
     }

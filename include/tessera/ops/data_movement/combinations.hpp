@@ -20,7 +20,7 @@ template <int Count> constexpr Value along_grid(Value x, int k) {
   return build::insert_singletons(x, ((1u << Count) - 1) & ~(1u << k), Count);
 }
 template <int Count> constexpr Value grid_index(Value x, int k) {
-  return along_grid<Count>(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(x, 0).id}), k);
+  return along_grid<Count>(build::arange(build::extent(x, 0)), k);
 }
 
 struct CartesianTag {
@@ -67,10 +67,10 @@ template <int Count, bool Repeated> struct CombinationsTag {
       if (k == 0) continue;
       const Value own =
           build::binary(Repeated ? Op::less_equal : Op::less, grid_index<Count>(x, k - 1), grid_index<Count>(x, k));
-      taken = taken.module == nullptr ? own : build::binary(Op::logical_and, taken, own);
+      taken = taken.module == nullptr ? own : build::logical_and(taken, own);
     }
     // Of fewer elements than a combination has, the product has a factor of 0 or below.
-    size = build::binary(Op::maximum, size, size.number(0));
+    size = build::maximum(size, size.number(0));
     return [&]<int... K>(std::integer_sequence<int, K...>) {
       const auto column = [&](int k) {
         if constexpr (Count == 1)

@@ -21,7 +21,7 @@ namespace detail {
 
 /// 0, 1, ..., n - 1 along one dim of several, the others of which have extent 1.
 constexpr Value counted_along(Value size, int dim, int rank) {
-  const Value line = size.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
+  const Value line = build::arange(size);
   return build::insert_singletons(line, ((1u << rank) - 1) & ~(1u << dim), rank);
 }
 
@@ -75,10 +75,10 @@ template <class T, bool Powers> struct LinspaceTag {
     const auto real = [](Value x) { return build::cast(x, DType::f64); };
     count = as_size(count).at(context.source);
     start = real(start), end = real(end);
-    const Value place = real(counted_along(count, 0, 1)), last = real(count) - 1.0;
-    const Value step = (end - start) / build::binary(Op::maximum, last, last.number(1));
-    const Value near_start = build::binary(Op::less_equal, place * 2.0, last);
-    Value made = build::select(near_start, start + place * step, end - (last - place) * step);
+    const Value position = real(counted_along(count, 0, 1)), last = real(count) - 1.0;
+    const Value step = (end - start) / build::maximum(last, last.number(1));
+    const Value near_start = build::less_equal(position * 2.0, last);
+    Value made = build::select(near_start, start + position * step, end - (last - position) * step);
     if constexpr (Powers) made = build::apply<ops::PowOp>((real(base), ...), made);
     return build::cast(made, dtype_v<T>);
   }

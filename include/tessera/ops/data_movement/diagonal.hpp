@@ -31,10 +31,10 @@ template <int Rank> struct DiagonalTag {
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
     const int row = x.rank() - 2, column = x.rank() - 1;
-    const Value on = build::binary(Op::equal, build::iota(x, row, DType::i64), build::iota(x, column, DType::i64));
+    const Value on = build::equal(build::iota(x, row, DType::i64), build::iota(x, column, DType::i64));
     const Value found = build::cast(build::sum_of(build::select(on, x, x.number(0)), 1u << column), x.dtype());
     if (x.is_singleton(row)) return found;
-    const Value size = build::binary(Op::minimum, build::extent(x, row), build::extent(x, column));
+    const Value size = build::minimum(build::extent(x, row), build::extent(x, column));
     return build::slice(found, row, x.number(0, DType::i64), size);
   }
 };
@@ -46,8 +46,7 @@ template <int Rank> struct DiagTag {
     const int rank = x.rank();
     const Value across = build::insert_singletons(x, 1u << (rank - 1), rank + 1);
     const Value down = build::insert_singletons(x, 1u << rank, rank + 1);
-    const Value on =
-        build::binary(Op::equal, build::iota(down, rank - 1, DType::i64), build::iota(across, rank, DType::i64));
+    const Value on = build::equal(build::iota(down, rank - 1, DType::i64), build::iota(across, rank, DType::i64));
     return build::select(on, across, x.number(0));
   }
 };

@@ -7,6 +7,7 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/graph/ir/graph.hpp>
+#include <tessera/ops/data_movement/factors.hpp>
 
 namespace tessera::ops {
 

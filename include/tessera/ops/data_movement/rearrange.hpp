@@ -176,7 +176,7 @@ template <FixedString Text, FixedString... Names> struct RearrangeTag {
   }
 };
 
-/// The places of dims, of which negative ones count from the back; without places, the dims in reverse order.
+/// The positions of dims, of which negative ones count from the back; without positions, the dims in reverse order.
 template <int Rank, int... Order> struct DimOrder {
   static constexpr int count = sizeof...(Order) == 0 ? Rank : static_cast<int>(sizeof...(Order));
   static constexpr auto dims = [] {
@@ -330,7 +330,7 @@ template <int... Order, TensorArgument X> constexpr auto transpose(const X& x, H
   return call<detail::TransposeTag<X::rank, Order...>>(Source::from(at), x);
 }
 
-/// Moves a dim to another place, the others stay in order: `movedim<1, -1>(x)` of [a, b, c] is [a, c, b]. No
+/// Moves a dim to another position, the others stay in order: `movedim<1, -1>(x)` of [a, b, c] is [a, c, b]. No
 /// communication.
 template <int From, int To, TensorArgument X> constexpr auto movedim(const X& x, Here at = Here::current()) {
   constexpr int from = detail::checked_dim<From, X::rank>(), to = detail::checked_dim<To, X::rank>();

@@ -7,6 +7,7 @@
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/gradient.hpp>
+#include <tessera/ops/data_movement/factors.hpp>
 #include <tessera/ops/operation.hpp>
 #include <tessera/ops/source_rows.hpp>
 
@@ -29,7 +30,7 @@ struct RearrangeOrigin {
 
 namespace tessera::build {
 
-/// The result dims of static extent 1 of a rearrange: those without factors, or with factors of singleton dims alone.
+/// The result dims of static extent 1 of a rearrange: those without factors, or with only factors of singleton dims.
 constexpr std::uint8_t rearranged_singletons(const Factors& factors, const Node& from, int out_rank) {
   unsigned singletons = (1u << out_rank) - 1;
   for (int p = 0; p < factors.count; ++p)
@@ -98,7 +99,7 @@ constexpr Value move_dim(Value x, int from, int to) {
     if (!x.is_singleton(d)) f.in_dim[static_cast<int>(f.count++)] = static_cast<std::int8_t>(d);
   }
   for (int d = 0, at = 0; d < x.rank(); ++d) {
-    const int rest = d < to ? d : d - 1;  // the place of the dim among those that keep their order
+    const int rest = d < to ? d : d - 1;  // the position of the dim among those that keep their order
     const int own = d == to ? from : rest < from ? rest : rest + 1;
     if (x.is_singleton(own)) continue;
     f.order[at] = factor_of[own];

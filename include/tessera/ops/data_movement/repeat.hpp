@@ -17,11 +17,10 @@ namespace detail {
 constexpr Value repeated(Value x, int dim, Value count, bool each_element) {
   const int rank = x.rank() + 1, copies = each_element ? dim + 1 : dim;
   const Value one = build::insert_singletons(x, 1u << copies, rank);
-  const Value places =
-      build::insert_singletons(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id}),
-                               ((1u << rank) - 1) & ~(1u << copies), rank);
-  // Of these the shape is read alone.
-  const Value like = build::binary(Op::less, build::iota(one, copies, DType::i32), places);
+  const Value positions =
+      build::insert_singletons(build::arange(as_size(count).at(x.source)), ((1u << rank) - 1) & ~(1u << copies), rank);
+  // Only the shape of these is read.
+  const Value like = build::less(build::iota(one, copies, DType::i32), positions);
   Factors merge{};
   for (int d = 0; d < rank; ++d) {
     merge.in_dim[d] = merge.order[d] = static_cast<std::int8_t>(d);
@@ -46,7 +45,7 @@ template <int Rank, int D> struct RollTag {
     x = x.at(context.source);
     const int dim = x.shifted(D, Rank);
     const Value n = build::extent(x, dim), zero = x.number(0, DType::i64);
-    const Value turn = build::binary(Op::maximum, n, x.number(1, DType::i64));
+    const Value turn = build::maximum(n, x.number(1, DType::i64));
     const auto rest = [&](Value v) { return v - v / turn * turn; };
     const Value moved = rest(rest(as_size(shift)) + turn);
     return ConcatTag<Rank, D>::emit(context, build::slice(x, dim, n - moved, moved),
@@ -76,14 +75,15 @@ template <int D, TensorArgument X, SizeOperand Count>
 constexpr auto tile(const X& x, const Count& count, Here at = Here::current()) {
   return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x, Dim(count));
 }
-/// Each element along a dim `count` times: `repeat_interleave<0>(x, 2)` of [a, b] is [a, a, b, b]. In all else as
-/// tile, but a split dim D stays split if the devices divide its extent.
+/// Each element along a dim `count` times: `repeat_interleave<0>(x, 2)` of [a, b] is [a, a, b, b]. Otherwise as tile,
+/// but a split dim D stays split if the devices divide its extent.
 template <int D, TensorArgument X, SizeOperand Count>
 constexpr auto repeat_interleave(const X& x, const Count& count, Here at = Here::current()) {
   return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x, Dim(count));
 }
-/// Elements moved along a dim by `shift`, those behind the end to its beginning: `roll<0>(x, 1)` of [a, b, c] is
-/// [c, a, b]. A negative shift moves to the front, one beyond the extent goes round. Communication: as slice, a halo.
+/// Elements moved along a dim by `shift`, those that leave the end come to the beginning: `roll<0>(x, 1)` of [a, b, c]
+/// is [c, a, b]. A negative shift moves to the front, one beyond the extent goes round. Communication: as slice, a
+/// halo.
 template <int D, TensorArgument X, SizeOperand Shift>
 constexpr auto roll(const X& x, const Shift& shift, Here at = Here::current()) {
   return call<detail::RollTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(shift));

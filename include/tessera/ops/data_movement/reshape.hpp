@@ -26,7 +26,7 @@ template <int Rank, int Dims> struct ReshapeTag {
     for (int d = 0; d < Rank; ++d) total = total * build::extent(x, lead + d);
     for (const Value& size : sizes) product = product * size;
     // With one size of -1, the product is that of the others, negative.
-    const Value others = build::binary(Op::maximum, -product, x.integer(1, DType::i64));
+    const Value others = build::maximum(-product, x.integer(1, DType::i64));
     Factors f{};
     unsigned ones = 0;
     for (int d = 0; d < Dims; ++d) {
@@ -70,10 +70,9 @@ template <int Rank, int Dims> struct BroadcastToTag {
         context.refuse(errc::shape_mismatch, "[broadcast_to] -1: a dim that the operand lacks has no extent to keep");
       if (x.is_singleton(dim) && (keeps || given_size.is_number(1))) continue;
       const bool computed = !given_size.node().is_constant() && !fresh;
-      const Value size =
-          keeps      ? extent
-          : computed ? build::select(build::binary(Op::equal, given_size, given_size.number(-1)), extent, given_size)
-                     : given_size;
+      const Value size = keeps      ? extent
+                         : computed ? build::select(build::equal(given_size, given_size.number(-1)), extent, given_size)
+                                    : given_size;
       same = same && size == extent;
       const Node counted{.op = Op::arange, .dtype = DType::i32, .rank = 1, .labels = pack_maker(MadeBy::broadcast_to)};
       const Value own = build::insert_singletons(x.make(counted, {size.id}), ((1u << Dims) - 1) & ~(1u << dim), Dims);
@@ -82,8 +81,7 @@ template <int Rank, int Dims> struct BroadcastToTag {
       if (x.is_singleton(dim) || size == extent || size.is_number(1)) continue;
       if constexpr (Dims < max_rank) {
         const Value once = size.number(1, DType::i64), none = size.number(0, DType::i64);
-        const Value copies =
-            build::select(build::binary(Op::equal, extent, once), build::binary(Op::maximum, size, none), once);
+        const Value copies = build::select(build::equal(extent, once), build::maximum(size, none), once);
         x = repeated(x, dim, copies, false);
       }
     }
@@ -112,7 +110,7 @@ template <class Size, class X> constexpr X refuse_sizes(const X& x) {
 
 /// x with its elements in row-major order in another shape (torch.reshape): `reshape(x, {n, -1})`. One extent may be
 /// -1, which follows from the others. Errors: shape_mismatch where the numbers of elements differ, and for an extent of
-/// 0. Communication: all dims are merged and split again, so a dim behind the first that is split may be gathered;
+/// 0. Communication: all dims are merged and split again, so a split dim other than the first may be gathered;
 /// split_dim and merge_dims name the dims that change, and keep the sharding of all others.
 template <TensorArgument X, std::size_t Dims>
 constexpr auto reshape(const X& x, const Dim (&sizes)[Dims], Here at = Here::current()) {

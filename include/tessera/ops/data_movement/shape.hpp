@@ -100,7 +100,7 @@ template <class T> struct ArangeTag {
   static constexpr Value emit(Value context, Value, Value size) {
     size = as_size(size).at(context.source);
     const DType counted = size_of(dtype_v<T>) == 8 ? DType::i64 : DType::i32;
-    return build::cast(size.make({.op = Op::arange, .dtype = counted, .rank = 1}, {size.id}), dtype_v<T>);
+    return build::cast(build::arange(size, counted), dtype_v<T>);
   }
 };
 template <class T> constexpr Sym<T, 1> counted_to(Value context, const Dim& n) {

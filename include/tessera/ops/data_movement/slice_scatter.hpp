@@ -10,8 +10,8 @@
 #include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/elementwise.hpp>
 
-// Slices with steps, and tensors of which a slice, an index or a diagonal is replaced, at places that are known when
-// the program is planned. dynamic_slice.hpp has those of a place that is known only when it runs.
+// Slices with steps, and tensors of which a slice, an index or a diagonal is replaced, at positions that are known when
+// the program is planned. dynamic_slice.hpp has those of a position that is known only when it runs.
 
 namespace tessera {
 
@@ -76,20 +76,20 @@ template <int Rank, int D> struct SliceScatterTag {
         build::same_extents(x, x.shifted(d, Rank), update, update.shifted(d, Rank), 1, build::ExtentsOf::update);
     const Value extent = build::extent(x, dim), size = build::extent(update, dim);
     const Value first = from_either_end(as_size(start), extent), by = as_size(step);
-    const Value place = build::iota(x, dim, DType::i64) - first;
-    Value inside = build::binary(Op::logical_and, build::binary(Op::greater_equal, place, place.number(0)),
-                                 build::less(place, size * by));
+    const Value position = build::iota(x, dim, DType::i64) - first;
+    Value inside =
+        build::logical_and(build::greater_equal(position, position.number(0)), build::less(position, size * by));
     if (!by.is_number(1)) {
-      const Value at_step = build::binary(Op::equal, place - place / by * by, place.number(0));
-      inside = build::binary(Op::logical_and, inside, at_step);
+      const Value at_step = build::equal(position - position / by * by, position.number(0));
+      inside = build::logical_and(inside, at_step);
       return build::select(inside, apart(update, dim, first, by, extent), x);
     }
     return build::select(inside, build::pad_to(update, dim, first, extent), x);
   }
 
  private:
-  /// The elements of the update at their places in a dim of this extent, with zeros between them. Each is exact in the
-  /// type in which it is added.
+  /// The elements of the update at their positions in a dim of this extent, with zeros between them. Each is exact in
+  /// the type in which it is added.
   static constexpr Value apart(Value update, int dim, Value start, Value step, Value extent) {
     const DType type = update.dtype(), wide = type == DType::bool_ ? DType::i32 : summed_as(type);
     const build::FoldDim run{step, extent.number(1), extent.number(0) - start, extent};
@@ -111,9 +111,9 @@ template <int Rank> struct DiagonalScatterTag {
     x = x.at(context.source);
     const int row = x.rank() - 2, column = x.rank() - 1;
     const Value rows = build::extent(x, row), zero = x.integer(0, DType::i64);
-    const Value length = build::binary(Op::minimum, rows, build::extent(x, column));
+    const Value length = build::minimum(rows, build::extent(x, column));
     const Value diagonal = build::pad_to(build::slice(update.at(context.source), row, zero, length), row, zero, rows);
-    const Value on = build::binary(Op::equal, build::iota(x, row, DType::i64), build::iota(x, column, DType::i64));
+    const Value on = build::equal(build::iota(x, row, DType::i64), build::iota(x, column, DType::i64));
     return build::select(on, build::insert_singletons(diagonal, 1u << column, x.rank()), x);
   }
 };
@@ -142,7 +142,7 @@ constexpr auto select(const X& x, const Index& index, Here at = Here::current())
 /// x with the update in the elements along dim D from start on, `step` apart (torch.slice_scatter, x.at[a::s].set). A
 /// negative start counts from the end. Gradients: of x 0 where it is replaced, of the update the cotangent there.
 /// Errors: shape_mismatch where the update leaves the dim, or another dim differs. Communication: the elements of the
-/// update that cross borders of shards move to their place, as in pad; x stays split.
+/// update that cross borders of shards move to their position, as in pad; x stays split.
 ///
 ///     const auto next = ts::slice_scatter<1>(image, row, 3);   // [H, W], [H, 1]
 template <int D, TensorArgument X, TensorArgument Update, SizeOperand Start, SizeOperand Step = int>

@@ -124,8 +124,8 @@ constexpr auto concat(const Tensors& tensors, Dim) {
   return detail::refuse_dim_argument<Dim>(std::get<0>(tensors));
 }
 
-/// Adds `before` zeros in front of dim D and `after` zeros behind it. Errors: shape_mismatch for negative padding.
-/// Communication: as slice.
+/// Adds `before` zeros before the elements along dim D and `after` zeros after them. Errors: shape_mismatch for
+/// negative padding. Communication: as slice.
 template <int D, TensorArgument X, SizeOperand Before, SizeOperand After>
 constexpr auto pad(const X& x, const Before& before, const After& after, Here at = Here::current()) {
   return call<detail::PadTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(before), Dim(after));

@@ -43,7 +43,7 @@ template <int Rank, int D, int Chunks, int Index> struct ChunkTag {
     const int dim = x.shifted(D, Rank);
     const auto whole = [&](std::int64_t n) { return x.integer(n, DType::i64); };
     const Value n = build::extent(x, dim), size = (n + whole(Chunks - 1)) / whole(Chunks);
-    const auto start_of = [&](int chunk) { return build::binary(Op::minimum, size * whole(chunk), n); };
+    const auto start_of = [&](int chunk) { return build::minimum(size * whole(chunk), n); };
     return build::slice(x, dim, start_of(Index), start_of(Index + 1) - start_of(Index));
   }
 };
@@ -57,7 +57,7 @@ template <int Rank, int D, int Count, int Index> struct PartTag {
     const Value n = build::extent(x, dim), count = n.number(Count);
     // The first n mod Count parts have one element more than n / Count.
     const auto start = [&](int i) {
-      return n / count * n.number(i) + build::binary(Op::minimum, n - n / count * count, n.number(i));
+      return n / count * n.number(i) + build::minimum(n - n / count * count, n.number(i));
     };
     return build::slice(x, dim, start(Index), start(Index + 1) - start(Index));
   }
@@ -160,7 +160,7 @@ template <int Chunks, int D = 0, TensorArgument X> constexpr auto tensor_split(c
         call<detail::PartTag<X::rank, detail::checked_dim<D, X::rank>(), Chunks, Index>>(Source::from(at), x)...);
   }(std::make_integer_sequence<int, Chunks>{});
 }
-/// A dim in ranges of the given sizes, a tuple: `const auto [a, b] = ts::split<-1, 2, 3>(x)`. Elements behind the last
+/// A dim in ranges of the given sizes, a tuple: `const auto [a, b] = ts::split<-1, 2, 3>(x)`. Elements after the last
 /// range are in no result. Errors: shape_mismatch when the dim is shorter. Communication: as slice.
 template <int D, int First, int... Sizes, TensorArgument X>
 constexpr auto split(const X& x, Here at = Here::current()) {

@@ -24,7 +24,7 @@ struct ReluOp : ElementwiseOperation<1> {
   static TESSERA_INLINE auto value(const auto& x) { return relu(x); }
   static constexpr void gradient(Gradient& r) {
     const Value x = r.x(0), zero = x.number(0);
-    r.add(0, build::select(build::binary(Op::greater, x, zero), r.g(), zero));
+    r.add(0, build::select(build::greater(x, zero), r.g(), zero));
   }
 };
 
@@ -36,7 +36,7 @@ struct GeluOp : ElementwiseOperation<1> {
   static constexpr void gradient(Gradient& r) {
     constexpr double c = 0.79788456080286535588, k = 0.044715;
     const Value x = r.x(0), x2 = x * x;
-    const Value t = build::unary(Op::tanh, x * (x2 * (c * k) + c));
+    const Value t = build::tanh(x * (x2 * (c * k) + c));
     const Value rest = (1.0 - t * t) * x * (x2 * (1.5 * c * k) + 0.5 * c);
     r.add(0, r.g() * (t * 0.5 + 0.5 + rest));
   }
@@ -48,7 +48,7 @@ struct SiluOp : ElementwiseOperation<1> {
   static constexpr bool fractional = true;
   static TESSERA_INLINE auto value(const auto& x) { return silu(x); }
   static constexpr void gradient(Gradient& r) {
-    const Value x = r.x(0), s = build::unary(Op::sigmoid, x);
+    const Value x = r.x(0), s = build::sigmoid(x);
     r.add(0, r.g() * (s * (x * (1.0 - s) + 1.0)));
   }
 };
@@ -63,7 +63,7 @@ struct SoftplusOp : FloatingFunction {
     else
       return unless_nan(x, V(max(x, V(0.0f)) + log1p(exp(V(V(0.0f) - bounded_exponent(V(abs(x)), 800.0f))))));
   }
-  static constexpr void gradient(Gradient& r) { r.add(0, r.g() * build::unary(Op::sigmoid, r.x(0))); }
+  static constexpr void gradient(Gradient& r) { r.add(0, r.g() * build::sigmoid(r.x(0))); }
 };
 
 using ActivationOperations = OperationList<ReluOp, GeluOp, SiluOp, SoftplusOp>;
@@ -77,11 +77,10 @@ namespace detail {
 constexpr Value above_zero(Value x, Value yes, Value no) {
   return build::select(build::greater(x, x.number(0)), yes, no);
 }
-/// x between the bounds, and the bound at and beyond it: the gradient is 0 there, as of PyTorch's hardtanh.
+/// x between the bounds, and the bound at and beyond it: the gradient is 0 there, as for PyTorch's hardtanh.
 constexpr Value bounded(Value x, double low, double high) {
   const Value least = x.number(low), most = x.number(high);
-  return build::select(build::binary(Op::less_equal, x, least), least,
-                       build::select(build::binary(Op::greater_equal, x, most), most, x));
+  return build::select(build::less_equal(x, least), least, build::select(build::greater_equal(x, most), most, x));
 }
 /// alpha (exp(x / width) - 1) below 0, and x above. The branch not taken stays finite: 0 times infinity is NaN.
 constexpr Value exponential_below(Value x, Value alpha, Value width) {
@@ -134,7 +133,7 @@ struct SoftplusTag : FloatingComposition {
 struct MishTag : FloatingComposition {
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
-    return x * build::unary(Op::tanh, build::apply<ops::SoftplusOp>(x));
+    return x * build::tanh(build::apply<ops::SoftplusOp>(x));
   }
 };
 struct LogSigmoidTag : FloatingComposition {
@@ -143,7 +142,7 @@ struct LogSigmoidTag : FloatingComposition {
 struct SoftsignTag : FloatingComposition {
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
-    return x / (build::unary(Op::abs, x) + 1.0);
+    return x / (build::abs(x) + 1.0);
   }
 };
 struct Relu6Tag : FloatingComposition {
@@ -159,32 +158,31 @@ template <bool Soft> struct ShrinkTag : FloatingComposition {
     const Value zero = x.number(0);
     const Value below = build::select(build::less(x, -bound), Soft ? x + bound : x, zero);
     const Value shrunk = build::select(build::greater(x, bound), Soft ? x - bound : x, below);
-    return build::select(build::binary(Op::not_equal, x, x), x, shrunk);
+    return build::select(build::not_equal(x, x), x, shrunk);
   }
 };
 struct TanhshrinkTag : FloatingComposition {
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
-    return x - build::unary(Op::tanh, x);
+    return x - build::tanh(x);
   }
 };
 struct ThresholdTag : FloatingComposition {
   static constexpr Value emit(Value context, Value x, Value threshold, Value value) {
     x = x.at(context.source);
-    return build::select(build::binary(Op::less_equal, x, threshold), value, x);
+    return build::select(build::less_equal(x, threshold), value, x);
   }
 };
 struct HardtanhTag : FloatingComposition {
   static constexpr Value emit(Value context, Value x, Value low, Value high) {
     x = x.at(context.source);
-    return build::select(build::binary(Op::less_equal, x, low), low,
-                         build::select(build::binary(Op::greater_equal, x, high), high, x));
+    return build::select(build::less_equal(x, low), low, build::select(build::greater_equal(x, high), high, x));
   }
 };
 struct LogitTag : FloatingComposition {
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
-    return build::unary(Op::log, x / (1.0 - x));
+    return build::log(x / (1.0 - x));
   }
 };
 struct HardswishTag : FloatingComposition {
@@ -213,74 +211,79 @@ template <TensorArgument X> constexpr auto silu(const X& x, Here at = Here::curr
   return call<detail::Unary<ops::SiluOp>>(Source::from(at), x);
 }
 
-// Activations below keep shape and sharding, communicate nothing, and give f32 of integers; NaN gives NaN. Gradients at
-// kinks are PyTorch's.
+// Activations below keep shape and sharding, communicate nothing, and give f32 for integers; NaN gives NaN. Gradients
+// at kinks are PyTorch's. Errors were measured against long double.
 
-/// x where it is above 0, slope x elsewhere. The gradient at 0 is the slope.
+/// x where it is above 0, slope x elsewhere; NaN gives NaN. Correctly rounded (0.5 ulp). The gradient at 0 is the
+/// slope.
 template <TensorArgument X, NumberOperand N = double>
 constexpr auto leaky_relu(const X& x, const N& slope = 0.01, Here at = Here::current()) {
   return call<detail::LeakyReluTag>(Source::from(at), x, slope);
 }
 /// x where it is above 0, weight x elsewhere, as torch.nn.functional.prelu. The weight, which is trained, has rank 0,
 /// or is a vector with an element for each feature, the last dim of x. Gradients: of x 1 above 0, elsewhere the weight;
-/// of the weight the sum of x up to 0. Errors: shape_mismatch. Source: He and others, 1502.01852.
+/// of the weight the sum of x up to 0. NaN gives NaN. Correctly rounded (0.5 ulp). Errors: shape_mismatch. Source: He
+/// and others, 1502.01852.
 template <TensorArgument X, Operand Weight>
 constexpr auto prelu(const X& x, const Weight& weight, Here at = Here::current()) {
   return call<detail::PReluTag>(Source::from(at), x, weight);
 }
-/// x where it is above 0, alpha (exp(x) - 1) elsewhere. The gradient at 0 is alpha. Source: Clevert and others,
-/// 1511.07289.
+/// x where it is above 0, alpha (exp(x) - 1) elsewhere; -alpha at -infinity, NaN gives NaN. Error: 2.0 ulp. The
+/// gradient at 0 is alpha. Source: Clevert and others, 1511.07289.
 template <TensorArgument X, NumberOperand N = double>
 constexpr auto elu(const X& x, const N& alpha = 1.0, Here at = Here::current()) {
   return call<detail::EluTag>(Source::from(at), x, alpha);
 }
-/// x where it is above 0, alpha (exp(x / alpha) - 1) elsewhere: its slope is continuous. Source: Barron, 1704.07483.
+/// x where it is above 0, alpha (exp(x / alpha) - 1) elsewhere: its slope is continuous. -alpha at -infinity, NaN gives
+/// NaN. Error: 2.0 ulp. Source: Barron, 1704.07483.
 template <TensorArgument X, NumberOperand N = double>
 constexpr auto celu(const X& x, const N& alpha = 1.0, Here at = Here::current()) {
   return call<detail::CeluTag>(Source::from(at), x, alpha);
 }
-/// 1.0507 elu(x, 1.6733), which keeps mean 0 and variance 1. Source: Klambauer and others, 1706.02515.
+/// 1.0507 elu(x, 1.6733), which keeps mean 0 and variance 1; -1.7581 at -infinity, NaN gives NaN. Error: 2.0 ulp for
+/// f32, 2.9 ulp for f64. Source: Klambauer and others, 1706.02515.
 template <TensorArgument X> constexpr auto selu(const X& x, Here at = Here::current()) {
   return call<detail::SeluTag>(Source::from(at), x);
 }
-/// log(1 + exp(beta x)) / beta, without overflow; results below 1e-38 are 0. Gradient: sigmoid(beta x). PyTorch's
-/// `threshold` is not needed.
+/// log(1 + exp(beta x)) / beta, without overflow; f32 results below 1e-38 are 0. NaN gives NaN. Error for a beta of 1:
+/// 1.9 ulp for f32, 1.6 ulp for f64. Gradient: sigmoid(beta x). PyTorch's `threshold` is not needed.
 template <TensorArgument X, NumberOperand N = double>
 constexpr auto softplus(const X& x, const N& beta = 1.0, Here at = Here::current()) {
   return call<detail::SoftplusTag>(Source::from(at), x, beta);
 }
-/// x tanh(softplus(x)). Source: Misra, 1908.08681.
+/// x tanh(softplus(x)); NaN for -infinity and NaN. Error: 4.2 ulp for f32, 4.3 ulp for f64. Source: Misra, 1908.08681.
 template <TensorArgument X> constexpr auto mish(const X& x, Here at = Here::current()) {
   return call<detail::MishTag>(Source::from(at), x);
 }
-/// log(sigmoid(x)), exact where sigmoid(x) is 0. Gradient: sigmoid(-x).
+/// log(sigmoid(x)), accurate where sigmoid(x) is 0; 0 at infinity, -infinity at -infinity, NaN gives NaN. Error: 1.8
+/// ulp for f32, 1.6 ulp for f64; f32 results above -1e-38 are 0. Gradient: sigmoid(-x).
 template <TensorArgument X> constexpr auto logsigmoid(const X& x, Here at = Here::current()) {
   return call<detail::LogSigmoidTag>(Source::from(at), x);
 }
-/// x / (1 + |x|); NaN of infinities.
+/// x / (1 + |x|), in (-1, 1); NaN for infinities and NaN. Error: 1.5 ulp.
 template <TensorArgument X> constexpr auto softsign(const X& x, Here at = Here::current()) {
   return call<detail::SoftsignTag>(Source::from(at), x);
 }
-/// x clamped to [0, 6]; the gradient at both bounds is 0.
+/// x clamped to [0, 6]; NaN gives NaN. Exact. The gradient at both bounds is 0.
 template <TensorArgument X> constexpr auto relu6(const X& x, Here at = Here::current()) {
   return call<detail::Relu6Tag>(Source::from(at), x);
 }
-/// relu6(x + 3) / 6.
+/// relu6(x + 3) / 6; NaN gives NaN. Error: 1.4 ulp.
 template <TensorArgument X> constexpr auto hardsigmoid(const X& x, Here at = Here::current()) {
   return call<detail::HardsigmoidTag>(Source::from(at), x);
 }
-/// x clamped to [low, high]; the gradient at both bounds is 0, where that of clamp is 1.
+/// x clamped to [low, high]; NaN gives NaN. Exact. The gradient at both bounds is 0, where that of clamp is 1.
 template <TensorArgument X, NumberOperand Low = double, NumberOperand High = double>
 constexpr auto hardtanh(const X& x, const Low& low = -1.0, const High& high = 1.0, Here at = Here::current()) {
   return call<detail::HardtanhTag>(Source::from(at), x, low, high);
 }
-/// x where it is above the threshold, `value` elsewhere. The gradient at the threshold is 0.
+/// x where it is above the threshold, `value` elsewhere; NaN gives NaN. Exact. The gradient at the threshold is 0.
 template <TensorArgument X, NumberOperand Threshold, NumberOperand N>
 constexpr auto threshold(const X& x, const Threshold& threshold, const N& value, Here at = Here::current()) {
   return call<detail::ThresholdTag>(Source::from(at), x, threshold, value);
 }
-/// x where it is further from 0 than the bound, 0 elsewhere; softshrink also moves x towards 0 by the bound. The
-/// gradient is 1 beyond the bound, and 0 at it.
+/// x where it is further from 0 than the bound, 0 elsewhere; softshrink also moves x towards 0 by the bound. NaN gives
+/// NaN. hardshrink is exact, softshrink correctly rounded. The gradient is 1 beyond the bound, and 0 at it.
 template <TensorArgument X, NumberOperand N = double>
 constexpr auto hardshrink(const X& x, const N& bound = 0.5, Here at = Here::current()) {
   return call<detail::ShrinkTag<false>>(Source::from(at), x, bound);
@@ -289,15 +292,18 @@ template <TensorArgument X, NumberOperand N = double>
 constexpr auto softshrink(const X& x, const N& bound = 0.5, Here at = Here::current()) {
   return call<detail::ShrinkTag<true>>(Source::from(at), x, bound);
 }
-/// x - tanh(x).
+/// x - tanh(x); NaN gives NaN. The error is that of tanh(x), 3.0 ulp of it for f32 and 2.5 ulp for f64, and half an ulp
+/// of the result; near 0, where both terms cancel, few digits are left.
 template <TensorArgument X> constexpr auto tanhshrink(const X& x, Here at = Here::current()) {
   return call<detail::TanhshrinkTag>(Source::from(at), x);
 }
-/// log(x / (1 - x)), the inverse of sigmoid; -infinity of 0, infinity of 1, NaN outside of [0, 1].
+/// log(x / (1 - x)), the inverse of sigmoid; -infinity at 0, infinity at 1, NaN outside of [0, 1] and for NaN. The
+/// absolute error near 1/2, where the result is 0, is about the rounding of x / (1 - x): 1.2e-7 for f32, 2.2e-16 for
+/// f64.
 template <TensorArgument X> constexpr auto logit(const X& x, Here at = Here::current()) {
   return call<detail::LogitTag>(Source::from(at), x);
 }
-/// x relu6(x + 3) / 6. Source: Howard and others, 1905.02244.
+/// x relu6(x + 3) / 6; NaN for -infinity and NaN. Error: 2.3 ulp. Source: Howard and others, 1905.02244.
 template <TensorArgument X> constexpr auto hardswish(const X& x, Here at = Here::current()) {
   return call<detail::HardswishTag>(Source::from(at), x);
 }

@@ -10,6 +10,13 @@
 #include <tessera/ops/elementwise/exponential.hpp>
 #include <tessera/ops/elementwise/select.hpp>
 
+namespace tessera::build {
+constexpr Value abs(Value x) { return unary(Op::abs, x); }
+constexpr Value sign(Value x) { return unary(Op::sign, x); }
+constexpr Value minimum(Value x, Value y) { return binary(Op::minimum, x, y); }
+constexpr Value maximum(Value x, Value y) { return binary(Op::maximum, x, y); }
+}  // namespace tessera::build
+
 namespace tessera {
 
 constexpr Value operator+(Value x, Value y) {
@@ -53,7 +60,7 @@ struct AbsOp : ElementwiseOperation<1> {
   static constexpr std::string_view name = "abs";
   static constexpr bool folds_constants = true, of_integers = true, of_bools = false;
   static TESSERA_INLINE constexpr auto value(const auto& x) { return abs(x); }
-  static constexpr void gradient(Gradient& r) { r.add(0, r.g() * build::unary(Op::sign, r.x(0))); }
+  static constexpr void gradient(Gradient& r) { r.add(0, r.g() * build::sign(r.x(0))); }
 };
 
 struct SignOp : ElementwiseOperation<1> {
@@ -122,14 +129,13 @@ struct PowOp : ElementwiseOperation<2> {
     if (!r.needs(1)) return;
     // At a base of 0 the derivative by the exponent is 0, not 0 * log 0 = NaN.
     const Value zero = x.number(0);
-    const Value flat =
-        build::binary(Op::logical_and, build::binary(Op::equal, x, zero), build::binary(Op::greater_equal, p, zero));
-    r.add(1, r.g() * r.y() * build::unary(Op::log, build::select(flat, x.number(1), x)));
+    const Value flat = build::logical_and(build::equal(x, zero), build::greater_equal(p, zero));
+    r.add(1, r.g() * r.y() * build::log(build::select(flat, x.number(1), x)));
   }
   /// p - 1, but 0 at p = 0: x^0 is constant, and 0 * x^-1 would be NaN at x = 0.
   static constexpr Value lowered(Value p) {
     if (p.node().is_constant()) return p.number(p.is_number(0) ? 0 : p.node().value - 1);
-    return build::select(build::binary(Op::equal, p, p.number(0)), p.number(0), p - 1.0);
+    return build::select(build::equal(p, p.number(0)), p.number(0), p - 1.0);
   }
 };
 
@@ -137,7 +143,7 @@ struct PowOp : ElementwiseOperation<2> {
 /// equal, each gets half of the cotangent, as in JAX and PyTorch.
 constexpr void share_choice(Gradient& r, Op yields) {
   const Value x = r.x(0), y = r.x(1), zero = x.number(0);
-  const Value share = build::select(build::binary(Op::equal, x, y), r.g() * 0.5, r.g());
+  const Value share = build::select(build::equal(x, y), r.g() * 0.5, r.g());
   if (r.needs(0)) r.add(0, build::select(build::binary(yields, x, y), zero, share));
   if (r.needs(1)) r.add(1, build::select(build::binary(yields, y, x), zero, share));
 }

@@ -4,6 +4,18 @@
 
 #include <tessera/ops/elementwise/elementwise_operation.hpp>
 
+namespace tessera::build {
+constexpr Value logical_not(Value x) { return unary(Op::logical_not, x); }
+constexpr Value equal(Value x, Value y) { return binary(Op::equal, x, y); }
+constexpr Value not_equal(Value x, Value y) { return binary(Op::not_equal, x, y); }
+constexpr Value less(Value x, Value y) { return binary(Op::less, x, y); }
+constexpr Value less_equal(Value x, Value y) { return binary(Op::less_equal, x, y); }
+constexpr Value greater(Value x, Value y) { return binary(Op::greater, x, y); }
+constexpr Value greater_equal(Value x, Value y) { return binary(Op::greater_equal, x, y); }
+constexpr Value logical_and(Value x, Value y) { return binary(Op::logical_and, x, y); }
+constexpr Value logical_or(Value x, Value y) { return binary(Op::logical_or, x, y); }
+}  // namespace tessera::build
+
 namespace tessera::ops {
 
 constexpr bool logical_not(double x) { return x == 0; }

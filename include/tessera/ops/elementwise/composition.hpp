@@ -13,12 +13,6 @@
 
 namespace tessera {
 
-namespace build {
-constexpr Value equal(Value x, Value y) { return binary(Op::equal, x, y); }
-constexpr Value less(Value x, Value y) { return binary(Op::less, x, y); }
-constexpr Value greater(Value x, Value y) { return binary(Op::greater, x, y); }
-}  // namespace build
-
 namespace detail {
 
 /// A function of a tensor and scalars, in the element type of the tensor; f32 for integers and bools.
@@ -54,10 +48,10 @@ template <NumberClass Class> struct ClassifyTag {
   };
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
-    if (Class == NumberClass::nan) return build::binary(Op::not_equal, x, x);
+    if (Class == NumberClass::nan) return build::not_equal(x, x);
     if (!is_floating(x.dtype())) return build::binary(Class == NumberClass::finite ? Op::equal : Op::not_equal, x, x);
     const Value infinity = x.number(std::numeric_limits<double>::infinity());
-    return build::binary(Class == NumberClass::finite ? Op::less : Op::equal, build::unary(Op::abs, x), infinity);
+    return build::binary(Class == NumberClass::finite ? Op::less : Op::equal, build::abs(x), infinity);
   }
 };
 
@@ -94,16 +88,13 @@ template <bool EqualNan> struct IsCloseTag {
   }
   static constexpr Value emit(Value context, Value a, Value b, Value relative, Value absolute) {
     a = a.at(context.source);
-    const Value bound = absolute + relative * build::unary(Op::abs, b);
-    // An infinity is close to itself alone: its bound is infinite.
-    const Value finite = build::less(build::unary(Op::abs, b), b.number(std::numeric_limits<double>::infinity()));
-    const Value near =
-        build::binary(Op::logical_and, build::binary(Op::less_equal, build::unary(Op::abs, a - b), bound), finite);
-    const Value close = build::binary(Op::logical_or, build::equal(a, b), near);
+    const Value bound = absolute + relative * build::abs(b);
+    // An infinity is close only to itself: its bound is infinite.
+    const Value finite = build::less(build::abs(b), b.number(std::numeric_limits<double>::infinity()));
+    const Value near = build::logical_and(build::less_equal(build::abs(a - b), bound), finite);
+    const Value close = build::logical_or(build::equal(a, b), near);
     if (!EqualNan) return close;
-    return build::binary(
-        Op::logical_or, close,
-        build::binary(Op::logical_and, build::binary(Op::not_equal, a, a), build::binary(Op::not_equal, b, b)));
+    return build::logical_or(close, build::logical_and(build::not_equal(a, a), build::not_equal(b, b)));
   }
 };
 struct LerpTag : ThreeOperands {
@@ -118,7 +109,7 @@ struct LerpTag : ThreeOperands {
   static constexpr Value emit(Value context, Value a, Value b, Value weight) {
     weight = weight.at(context.source);
     const Value way = b.at(context.source) - a, half = weight.number(0.5);
-    return build::select(build::less(build::unary(Op::abs, weight), half), a + weight * way, b - way * (1.0 - weight));
+    return build::select(build::less(build::abs(weight), half), a + weight * way, b - way * (1.0 - weight));
   }
 };
 
@@ -164,8 +155,7 @@ struct FloatPowerTag {
 constexpr Value is_negative(Value x) {
   const Value zero = x.number(0), below = build::less(x, zero);
   if (!is_floating(x.dtype())) return below;
-  return build::binary(Op::logical_or, below,
-                       build::binary(Op::logical_and, build::equal(x, zero), build::less(1.0 / x, zero)));
+  return build::logical_or(below, build::logical_and(build::equal(x, zero), build::less(1.0 / x, zero)));
 }
 struct SignbitTag : Unary<ops::AbsOp> {
   template <class X> struct result : Unary<ops::AbsOp>::result<X> {
@@ -175,7 +165,7 @@ struct SignbitTag : Unary<ops::AbsOp> {
 };
 struct CopysignTag : Binary<ops::DivOp> {
   static constexpr Value emit(Value context, Value x, Value y) {
-    const Value size = build::unary(Op::abs, x.at(context.source));
+    const Value size = build::abs(x.at(context.source));
     return build::select(is_negative(y), -size, size);
   }
 };
@@ -210,13 +200,13 @@ struct NanToNumTag {
     const double infinity = std::numeric_limits<double>::infinity();
     const Value below = build::select(build::equal(x, x.number(-infinity)), low, x);
     const Value finite = build::select(build::equal(x, x.number(infinity)), high, below);
-    return build::select(build::binary(Op::not_equal, x, x), nan, finite);
+    return build::select(build::not_equal(x, x), nan, finite);
   }
 };
 
 }  // namespace detail
 
-/// 1 / x; an infinity of the sign of x where it is 0. Of integers f32, as in PyTorch. Gradient: -1 / x^2. Shapes and
+/// 1 / x; an infinity of the sign of x where it is 0. Integers give f32, as in PyTorch. Gradient: -1 / x^2. Shapes and
 /// communication of these functions: see `abs`, of several operands `pow`.
 template <TensorArgument X> constexpr auto reciprocal(const X& x, Here at = Here::current()) {
   return call<detail::ReciprocalTag>(Source::from(at), x);
@@ -225,7 +215,7 @@ template <TensorArgument X> constexpr auto reciprocal(const X& x, Here at = Here
 template <TensorArgument X> constexpr auto square(const X& x, Here at = Here::current()) {
   return call<detail::SquareTag>(Source::from(at), x);
 }
-/// Degrees as radians, and radians as degrees; of integers f32 (torch.deg2rad, rad2deg). Gradient: the same factor.
+/// Degrees as radians, and radians as degrees; integers give f32 (torch.deg2rad, rad2deg). Gradient: the same factor.
 template <TensorArgument X> constexpr auto deg2rad(const X& x, Here at = Here::current()) {
   return call<detail::DegreesToRadiansTag>(Source::from(at), x);
 }
@@ -270,7 +260,7 @@ constexpr auto addcdiv(const X& x, const A& a, const B& b, const N& value = 1, H
   return call<detail::AddProductTag<true>>(Source::from(at), x, a, b, value);
 }
 /// x to the power of y in double, whatever the element types of the operands (torch.float_power): a double tensor.
-/// Special cases and gradients: as pow. Errors: shape_mismatch. No communication.
+/// Special cases (NaN), error and gradients: as pow. Errors: shape_mismatch. No communication.
 template <Operand X, Operand Y>
   requires(TensorOperand<X> || TensorOperand<Y>)
 constexpr auto float_power(const X& x, const Y& y, Here at = Here::current()) {
@@ -280,8 +270,8 @@ constexpr auto float_power(const X& x, const Y& y, Here at = Here::current()) {
 template <TensorArgument X> constexpr auto signbit(const X& x, Here at = Here::current()) {
   return call<detail::SignbitTag>(Source::from(at), x);
 }
-/// |a| with the sign of b, also that of -0; NaN counts as positive. Of integers f32, as in PyTorch. Exact. Gradient of
-/// a: 1 where both have the same sign, otherwise -1; 0 where a is 0. Of b: 0. Errors: shape_mismatch.
+/// |a| with the sign of b, also that of -0; NaN counts as positive. Integers give f32, as in PyTorch. Exact. Gradient
+/// of a: 1 where both have the same sign, otherwise -1; 0 where a is 0. Of b: 0. Errors: shape_mismatch.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto copysign(const A& a, const B& b, Here at = Here::current()) {
@@ -308,7 +298,7 @@ constexpr auto nan_to_num(const X& x, const N& nan, const High& positive, const 
   return call<detail::NanToNumTag>(Source::from(at), x, nan, positive, negative);
 }
 /// Whether |a - b| <= absolute + relative |b|, or a equals b (torch.isclose, jnp.isclose): a bool tensor. Infinities
-/// are close to themselves alone, NaN to nothing, or with `isclose<true>` to NaN. Operands are broadcast and promoted.
+/// are close only to themselves, NaN to nothing, or with `isclose<true>` to NaN. Operands are broadcast and promoted.
 /// No gradient. Errors: shape_mismatch. No communication.
 template <bool EqualNan = false, TensorArgument A, Operand B, NumberOperand Relative = double,
           NumberOperand Absolute = double>
@@ -316,8 +306,9 @@ constexpr auto isclose(const A& a, const B& b, const Relative& relative = 1e-5, 
                        Here at = Here::current()) {
   return call<detail::IsCloseTag<EqualNan>>(Source::from(at), a, b, relative, absolute);
 }
-/// a + weight (b - a), and exactly a at weight 0, b at weight 1; weights beyond extrapolate. Floating operands,
-/// broadcast against each other. Gradients: 1 - weight, weight and b - a. Errors: shape_mismatch. No communication.
+/// a + weight (b - a), and exactly a at weight 0, b at weight 1; weights beyond extrapolate. NaN in any operand gives
+/// NaN. Floating operands, broadcast against each other. Gradients: 1 - weight, weight and b - a. Errors:
+/// shape_mismatch. No communication.
 template <TensorArgument A, TensorArgument B, Operand Weight>
 constexpr auto lerp(const A& a, const B& b, const Weight& weight, Here at = Here::current()) {
   return call<detail::LerpTag>(Source::from(at), a, b, weight);

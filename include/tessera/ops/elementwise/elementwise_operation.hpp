@@ -11,7 +11,7 @@
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/value.hpp>
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/expression/expr.hpp>
 #include <tessera/graph/transform/gradient.hpp>
 #include <tessera/ops/operation.hpp>
 
@@ -180,7 +180,7 @@ namespace tessera {
 
 namespace detail {
 
-/// Refuses operands without arithmetic, in a function called for each element type only once.
+/// Refuses element types without arithmetic. A function, so that the check is compiled once for each element type.
 template <class T> constexpr bool require_arithmetic() {
   static_assert(!is_float8_v<T>, "tessera: f8_e4m3 and f8_e5m2 are storage types without arithmetic; write "
                                  "ts::cast<float>(x) or ts::cast<ts::bf16>(x) first");

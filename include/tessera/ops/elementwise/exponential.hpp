@@ -7,6 +7,15 @@
 
 #include <tessera/ops/elementwise/elementwise_operation.hpp>
 
+namespace tessera::build {
+constexpr Value exp(Value x) { return unary(Op::exp, x); }
+constexpr Value log(Value x) { return unary(Op::log, x); }
+constexpr Value sqrt(Value x) { return unary(Op::sqrt, x); }
+constexpr Value rsqrt(Value x) { return unary(Op::rsqrt, x); }
+constexpr Value tanh(Value x) { return unary(Op::tanh, x); }
+constexpr Value sigmoid(Value x) { return unary(Op::sigmoid, x); }
+}  // namespace tessera::build
+
 namespace tessera::ops {
 
 // Builtins, since including <cmath> costs each translation unit a tenth of a second.
@@ -87,7 +96,7 @@ struct ErfOp : ElementwiseOperation<1> {
   }
   static constexpr void gradient(Gradient& r) {
     const Value x = r.x(0);
-    r.add(0, r.g() * 1.12837916709551257390 * build::unary(Op::exp, -(x * x)));  // 2/sqrt(pi)
+    r.add(0, r.g() * 1.12837916709551257390 * build::exp(-(x * x)));  // 2/sqrt(pi)
   }
 };
 

@@ -16,7 +16,7 @@ template <bool Positive> struct InfinityTag {
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
     const double most = std::numeric_limits<double>::infinity();
-    if (!is_floating(x.dtype())) return build::binary(Op::not_equal, x, x);
+    if (!is_floating(x.dtype())) return build::not_equal(x, x);
     x = build::cast(x, computed_as(x.dtype()));
     return build::equal(x, x.number(Positive ? most : -most));
   }
@@ -33,8 +33,8 @@ template <TensorArgument X> constexpr auto isneginf(const X& x, Here at = Here::
 }
 
 /// The larger, the smaller of two elements, and of a number and NaN the number, where maximum and minimum give NaN
-/// (torch.fmax, fmin). Operands are broadcast and promoted. Gradients: as of maximum; of NaN 0 unless both are. Errors:
-/// shape_mismatch. No communication.
+/// (torch.fmax, fmin). Operands are broadcast and promoted. Gradients: as for maximum; a NaN gets 0 unless both
+/// operands are NaN. Errors: shape_mismatch. No communication.
 template <TensorArgument A, TensorArgument B> constexpr auto fmax(const A& a, const B& b, Here at = Here::current()) {
   const auto least = -std::numeric_limits<double>::infinity();
   if constexpr (!is_floating_v<typename A::element> || !is_floating_v<typename B::element>)

@@ -46,17 +46,17 @@ template <bool Exponent> struct FrexpTag : FloatingComposition {
   static constexpr Value emit(Value context, Value x) {
     const DType type = x.dtype();
     x = build::cast(x.at(context.source), computed_as(type));
-    const Value size = build::unary(Op::abs, x), zero = x.number(0), one = x.number(1);
-    const Value counts = build::binary(Op::logical_and, build::greater(size, zero),
-                                       build::less(size, x.number(std::numeric_limits<double>::infinity())));
+    const Value size = build::abs(x), zero = x.number(0), one = x.number(1);
+    const Value counts = build::logical_and(build::greater(size, zero),
+                                            build::less(size, x.number(std::numeric_limits<double>::infinity())));
     // Numbers so small that their logarithm may be that of 0 are scaled first.
-    const Value small = build::binary(Op::logical_and, counts, build::less(size, x.number(0x1p-100)));
+    const Value small = build::logical_and(counts, build::less(size, x.number(0x1p-100)));
     const Value scaled = build::select(small, x * 0x1p80, x);
-    const Value normal = build::select(counts, build::unary(Op::abs, scaled), one);
+    const Value normal = build::select(counts, build::abs(scaled), one);
     // The logarithm may be rounded to the next whole number.
     const Value near = build::apply<ops::FloorOp>(build::apply<ops::Log2Op>(normal)) + 1.0;
     const Value first = times_power_of_two(normal, -near);
-    const Value high = build::binary(Op::greater_equal, first, one), low = build::less(first, x.number(0.5));
+    const Value high = build::greater_equal(first, one), low = build::less(first, x.number(0.5));
     const Value n = near + build::select(high, one, zero) - build::select(low, one, zero);
     if constexpr (Exponent)
       return build::cast(build::select(counts, n - build::select(small, x.number(80), zero), zero), DType::i32);
@@ -68,14 +68,14 @@ template <bool Exponent> struct FrexpTag : FloatingComposition {
 }  // namespace detail
 
 /// x times 2 to the power of n, a whole number (torch.ldexp, jnp.ldexp), rounded once, as C's ldexp; PyTorch's is
-/// infinite where 2^n alone is. Operands are broadcast; the result has the element type of x, f32 for integers.
-/// Gradients: 2^n; of n none. Errors: shape_mismatch. No communication.
+/// infinite where 2^n is. Operands are broadcast; the result has the element type of x, f32 for integers. Gradients:
+/// 2^n; of n none. Errors: shape_mismatch. No communication.
 template <TensorArgument X, Operand N> constexpr auto ldexp(const X& x, const N& n, Here at = Here::current()) {
   return call<detail::LdexpTag>(Source::from(at), x, n);
 }
 /// Mantissas in [0.5, 1) with the sign of x, and i32 exponents, so that x = mantissa 2^exponent (torch.frexp,
 /// jnp.frexp): `const auto [mantissa, exponent] = ts::frexp(x)`. Of 0, infinities and NaN the mantissa is x and the
-/// exponent 0. Of integers f32. Exact, also of denormal numbers. Gradient of the mantissa: 2^-exponent. No
+/// exponent 0. Integers give f32. Exact, also of denormal numbers. Gradient of the mantissa: 2^-exponent. No
 /// communication.
 template <TensorArgument X> constexpr auto frexp(const X& x, Here at = Here::current()) {
   const auto mantissa = call<detail::FrexpTag<false>>(Source::from(at), x);

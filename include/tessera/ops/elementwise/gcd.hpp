@@ -6,6 +6,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include <tessera/ops/elementwise/arithmetic.hpp>
 #include <tessera/ops/elementwise/each_element.hpp>
 #include <tessera/ops/elementwise/elementwise_operation.hpp>
 #include <tessera/ops/elementwise/select.hpp>
@@ -55,8 +56,8 @@ struct LcmTag : GcdTag {
   static constexpr Value emit(Value context, Value x, Value y) {
     x = x.at(context.source);
     const Value divisor = build::apply<ops::GcdOp>(x, y), zero = divisor.number(0);
-    const Value some = build::binary(Op::not_equal, divisor, zero);
-    return build::unary(Op::abs, x / build::select(some, divisor, divisor.number(1)) * y);
+    const Value some = build::not_equal(divisor, zero);
+    return build::abs(x / build::select(some, divisor, divisor.number(1)) * y);
   }
 };
 }  // namespace detail
@@ -69,8 +70,7 @@ template <Operand A, Operand B>
 constexpr auto gcd(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::GcdTag>(Source::from(at), a, b);
 }
-/// The least common multiple of integers, 0 where either is 0 (torch.lcm, jnp.lcm); it wraps around. In all else as
-/// gcd.
+/// The least common multiple of integers, 0 where either is 0 (torch.lcm, jnp.lcm); it wraps around. Otherwise as gcd.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto lcm(const A& a, const B& b, Here at = Here::current()) {

@@ -46,7 +46,7 @@ inline double incomplete_gamma(double a, double x, bool upper) {
   return upper ? above : 1 - above;
 }
 
-/// The derivative by a of the number x up to which the lower incomplete gamma function of a has a given value, as of a
+/// The derivative by a of the number x up to which the lower incomplete gamma function of a has a given value, as for a
 /// gamma draw x: the function's derivative by a over minus its density at x. Differentiates the series and the fraction
 /// of incomplete_gamma, x^a exp(-x) / gamma(a) times their sum: the factor cancels, but for its logarithmic derivative.
 inline double random_gamma_grad(double a, double x) {
@@ -97,7 +97,7 @@ inline double zeta(double s, double q) {
   if (s == 1) return infinity;
   if (q <= 0 && q == __builtin_floor(q)) return infinity;
   if (q < 0 && s != __builtin_floor(s)) return not_a_number;
-  if (s > 200 && q > 0) {  // the first terms alone count
+  if (s > 200 && q > 0) {  // only the first terms count
     double sum = 0;
     for (int k = 0; k < 100; ++k) {
       const double term = __builtin_pow(q + k, -s);
@@ -141,9 +141,8 @@ template <bool Upper> struct IncompleteGamma : FunctionOfDoubles<2> {
     // x^(a - 1) exp(-x) / gamma(a); 0^0 is 1
     const Value a = r.x(0), x = r.x(1), zero = x.number(0), power = a - 1.0;
     const Value none = build::equal(power, zero);
-    const Value logarithm =
-        build::select(none, zero, power * build::unary(Op::log, build::select(none, x.number(1), x)));
-    const Value density = build::unary(Op::exp, logarithm - x - build::apply<LgammaOp>(a));
+    const Value logarithm = build::select(none, zero, power * build::log(build::select(none, x.number(1), x)));
+    const Value density = build::exp(logarithm - x - build::apply<LgammaOp>(a));
     const Value of_x = Upper ? -(r.g() * density) : r.g() * density;
     if (r.needs(1)) r.add(1, of_x);
     if (r.needs(0)) r.add(0, -of_x * build::apply<RandomGammaGradOp>(a, x));
@@ -174,10 +173,10 @@ namespace tessera {
 
 /// The regularised lower incomplete gamma function, the integral of t^(a - 1) exp(-t) / gamma(a) from 0 to x
 /// (torch.igamma, torch.special.gammainc, jax.scipy.special.gammainc), and the upper one, from x on (igammac,
-/// gammaincc). NaN for operands below 0, and where both are 0 or both infinite. Operands are broadcast; of integers
-/// f32. Computed in double: an error of 1e-15 (1 + a), relative to the larger of both functions. Gradient of x:
-/// x^(a - 1) exp(-x) / gamma(a), or its negative; of a by the derivative of the series, as in JAX, which has no
-/// gradient of its own. Errors: shape_mismatch; unsupported for second derivatives by a. No communication.
+/// gammaincc). NaN for operands below 0, and where both are 0 or both infinite. Operands are broadcast; integers give
+/// f32. Computed in double: an error of 1e-15 (1 + a), relative to the larger of both functions. Gradient of x: x^(a -
+/// 1) exp(-x) / gamma(a), or its negative; of a by the derivative of the series, as in JAX, which has no gradient of
+/// its own. Errors: shape_mismatch; unsupported for second derivatives by a. No communication.
 template <Operand A, Operand X>
   requires(TensorOperand<A> || TensorOperand<X>)
 constexpr auto igamma(const A& a, const X& x, Here at = Here::current()) {
@@ -190,7 +189,7 @@ constexpr auto igammac(const A& a, const X& x, Here at = Here::current()) {
 }
 /// Hurwitz's zeta function, the sum of (q + k)^-s over k = 0, 1, ... (torch.special.zeta, jax.scipy.special.zeta):
 /// Riemann's is `zeta(s, 1)`. NaN for s below 1, and for q below 0 if s is not whole; infinity for s = 1 and where q is
-/// 0 or a negative integer. Operands are broadcast; of integers f32. Error: 8 ulp; for q below 0 of the largest term.
+/// 0 or a negative integer. Operands are broadcast; integers give f32. Error: 8 ulp; for q below 0 of the largest term.
 /// Gradient of q: -s zeta(s + 1, q); of s none, as in PyTorch. Errors: shape_mismatch. No communication.
 template <Operand S, Operand Q>
   requires(TensorOperand<S> || TensorOperand<Q>)

@@ -14,7 +14,7 @@
 
 namespace tessera::ops {
 
-/// The remainder of the quotient towards zero; of integers by 0 the dividend, as XLA has it.
+/// The remainder of the quotient towards zero; for integers and a divisor of 0 it is the dividend, as in XLA.
 struct FmodOp : ElementwiseOperation<2> {
   static constexpr std::string_view name = "fmod";
   static constexpr std::uint8_t flops = 20, lane_cost = 60;
@@ -115,9 +115,8 @@ struct SignedRemainder {
   Value rest, differs;
   constexpr SignedRemainder(Value x, Value y)
       : rest(build::apply<ops::FmodOp>(x, y)),
-        differs(
-            build::binary(Op::logical_and, build::binary(Op::not_equal, rest, x.number(0)),
-                          build::binary(Op::not_equal, build::less(rest, x.number(0)), build::less(y, x.number(0))))) {}
+        differs(build::logical_and(build::not_equal(rest, x.number(0)),
+                                   build::not_equal(build::less(rest, x.number(0)), build::less(y, x.number(0))))) {}
 };
 struct RemainderTag : Binary<ops::FmodOp> {
   static constexpr Value emit(Value context, Value x, Value y) {
@@ -173,23 +172,23 @@ struct BitwiseNotTag : Unary<ops::BitwiseNotOp> {
 
 }  // namespace detail
 
-/// The remainder of a / b that has the sign of a, C's fmod and, of integers, its %; exact. Of floats NaN where b is 0
-/// or a infinite; of integers by 0 the dividend, as XLA has it, where PyTorch throws. Operands are broadcast and
-/// promoted. Gradients: 1 and -trunc(a / b). Errors: shape_mismatch. No communication.
+/// The remainder of a / b that has the sign of a, C's fmod and, of integers, its %; exact. Floats give NaN where b is 0
+/// or a infinite; integers with a divisor of 0 give the dividend, as in XLA, where PyTorch throws. Operands are
+/// broadcast and promoted. Gradients: 1 and -trunc(a / b). Errors: shape_mismatch. No communication.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto fmod(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::Binary<ops::FmodOp>>(Source::from(at), a, b);
 }
-/// The remainder of a / b that has the sign of b, Python's % and PyTorch's and JAX's remainder. Gradients: 1 and
-/// -floor(a / b). In all else as fmod.
+/// The remainder of a / b that has the sign of b, Python's % and PyTorch's and JAX's remainder. NaN as for fmod; the
+/// sum of the remainder of fmod and b is rounded once. Gradients: 1 and -floor(a / b). Otherwise as fmod.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto remainder(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::RemainderTag>(Source::from(at), a, b);
 }
-/// a / b rounded down, Python's //, in the element type of the operands. Of floats by 0 it is a / b, of integers 0,
-/// where PyTorch throws. The gradient is 0. In all else as fmod.
+/// a / b rounded down, Python's //, in the element type of the operands. For floats a divisor of 0 gives a / b; for
+/// integers it gives 0, where PyTorch throws. The gradient is 0. Otherwise as fmod.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto floor_divide(const A& a, const B& b, Here at = Here::current()) {
@@ -216,8 +215,8 @@ constexpr auto bitwise_xor(const A& a, const B& b, Here at = Here::current()) {
 template <TensorArgument X> constexpr auto bitwise_not(const X& x, Here at = Here::current()) {
   return call<detail::BitwiseNotTag>(Source::from(at), x);
 }
-/// Bits moved by b places, to the left with zeros from the right, to the right with copies of the sign. All are moved
-/// out where b is below 0 or at least the number of bits, as in PyTorch: 0, or to the right the sign alone.
+/// Bits moved by b positions, to the left with zeros from the right, to the right with copies of the sign. All are
+/// moved out where b is below 0 or at least the number of bits, as in PyTorch: 0, or, to the right, the sign.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto bitwise_left_shift(const A& a, const B& b, Here at = Here::current()) {

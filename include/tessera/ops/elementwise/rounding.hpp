@@ -68,16 +68,16 @@ struct FracTag : Unary<ops::TruncOp> {
 template <TensorArgument X> constexpr auto floor(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::FloorOp>>(Source::from(at), x);
 }
-/// The smallest whole number that is at least x. In all else as floor.
+/// The smallest whole number that is at least x. Otherwise as floor.
 template <TensorArgument X> constexpr auto ceil(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::CeilOp>>(Source::from(at), x);
 }
-/// x without its fraction, towards 0. In all else as floor.
+/// x without its fraction, towards 0. Otherwise as floor.
 template <TensorArgument X> constexpr auto trunc(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::TruncOp>>(Source::from(at), x);
 }
 /// The nearest whole number; halves are rounded to the even neighbour, as in PyTorch, JAX and IEEE 754: 0.5 gives 0 and
-/// 1.5 gives 2. In all else as floor.
+/// 1.5 gives 2. Otherwise as floor.
 template <TensorArgument X> constexpr auto round(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::RoundOp>>(Source::from(at), x);
 }

@@ -215,6 +215,7 @@ struct BroadcastOp {
                              .host = [](const HostContext& c) { return c.operand(0); },
                              .flops = 0,
                              .shape_only = 1u << 1,
+                             .repeats = true,
                              .recomputed = true};
   static constexpr bool by_part = false, divides_in_xsimd = false;
   static constexpr BatchRule batch = [](const Batch& b) {

@@ -9,11 +9,11 @@
 #include <tessera/ops/elementwise/special_functions.hpp>
 #include <tessera/ops/elementwise/trigonometric.hpp>
 
-// Special functions, as of scipy.special.
+// Special functions, as in scipy.special.
 
 namespace tessera::ops {
 
-/// A function of fractions, computed of each element in double: f32 is rounded once.
+/// A function of floating-point numbers, computed in double for each element; an f32 result is rounded once.
 template <int Arity> struct FunctionOfDoubles : ElementwiseOperation<Arity> {
   static constexpr std::uint8_t flops = 60, lane_cost = 120;
   static constexpr bool fractional = true, by_part = true;
@@ -29,7 +29,7 @@ struct ErfcOp : FunctionOfDoubles<1> {
   }
   static constexpr void gradient(Gradient& r) {
     const Value x = r.x(0);
-    r.add(0, r.g() * -1.12837916709551257390 * build::unary(Op::exp, -(x * x)));  // -2/sqrt(pi)
+    r.add(0, r.g() * -1.12837916709551257390 * build::exp(-(x * x)));  // -2/sqrt(pi)
   }
 };
 
@@ -39,7 +39,7 @@ struct ErfinvOp : FunctionOfDoubles<1> {
     return in_double([](double v) { return erfinv(v); }, x);
   }
   static constexpr void gradient(Gradient& r) {
-    r.add(0, r.g() * 0.88622692545275801365 * build::unary(Op::exp, r.y() * r.y()));  // sqrt(pi)/2
+    r.add(0, r.g() * 0.88622692545275801365 * build::exp(r.y() * r.y()));  // sqrt(pi)/2
   }
 };
 
@@ -73,7 +73,7 @@ template <int Order, bool Scaled> struct BesselOperation : FunctionOfDoubles<1> 
     return in_double([](double v) { return bessel_i(Order, v, Scaled); }, x);
   }
 };
-/// I1(x) / x, or their like times exp(-|x|); 1/2 of I0 at 0.
+/// I1(x) / x, or the same times exp(-|x|); 1/2 of I0 at 0.
 constexpr Value bessel_quotient(Value one, Value zeroth, Value x) {
   const Value at_zero = build::equal(x, x.number(0));
   return build::select(at_zero, zeroth * 0.5, one / build::select(at_zero, x.number(1), x));
@@ -98,11 +98,11 @@ struct I1eOp : BesselOperation<1, true> {
   static constexpr std::string_view name = "i1e";
   static constexpr void gradient(Gradient& r) {
     const Value x = r.x(0), zeroth = build::apply<I0eOp>(x);
-    r.add(0, r.g() * (zeroth - bessel_quotient(r.y(), zeroth, x) - build::unary(Op::sign, x) * r.y()));
+    r.add(0, r.g() * (zeroth - bessel_quotient(r.y(), zeroth, x) - build::sign(x) * r.y()));
   }
 };
 constexpr void I0eOp::gradient(Gradient& r) {
-  r.add(0, r.g() * (build::apply<I1eOp>(r.x(0)) - build::unary(Op::sign, r.x(0)) * r.y()));
+  r.add(0, r.g() * (build::apply<I1eOp>(r.x(0)) - build::sign(r.x(0)) * r.y()));
 }
 
 /// An operation of its own since a composition with maximum has no second derivative where the operands are equal.
@@ -114,11 +114,11 @@ struct LogAddExpOp : FunctionOfDoubles<2> {
   static constexpr void gradient(Gradient& r) {
     const Value x = r.x(0), y = r.x(1);
     // Equal infinities have no difference. Other equal operands keep theirs, which has second derivatives.
-    const Value infinite = build::equal(build::unary(Op::abs, x), x.number(infinity));
-    const Value alike = build::binary(Op::logical_and, build::equal(x, y), infinite);
+    const Value infinite = build::equal(build::abs(x), x.number(infinity));
+    const Value alike = build::logical_and(build::equal(x, y), infinite);
     const Value smooth = build::select(alike, x.number(0), x - y);
-    r.add(0, r.g() * build::unary(Op::sigmoid, smooth));
-    r.add(1, r.g() * build::unary(Op::sigmoid, -smooth));
+    r.add(0, r.g() * build::sigmoid(smooth));
+    r.add(1, r.g() * build::sigmoid(-smooth));
   }
 };
 
@@ -154,10 +154,9 @@ struct XlogyTag : Binary<ops::HypotOp> {
   static constexpr Value emit(Value context, Value x, Value y) {
     x = x.at(context.source);
     const Value zero = x.number(0);
-    const Value has_no_log =
-        build::binary(Op::logical_or, build::binary(Op::less_equal, y, zero), build::equal(y, y.number(ops::infinity)));
-    const Value is_zero = build::binary(Op::logical_and, build::equal(x, zero), has_no_log);
-    return x * build::unary(Op::log, build::select(is_zero, y.number(1), y));
+    const Value has_no_log = build::logical_or(build::less_equal(y, zero), build::equal(y, y.number(ops::infinity)));
+    const Value is_zero = build::logical_and(build::equal(x, zero), has_no_log);
+    return x * build::log(build::select(is_zero, y.number(1), y));
   }
 };
 /// Computed of the operands times log(2): there is no power that could overflow.
@@ -170,9 +169,9 @@ struct LogAddExp2Tag : Binary<ops::LogAddExpOp> {
 struct Xlog1pyTag : Binary<ops::HypotOp> {
   static constexpr Value emit(Value context, Value x, Value y) {
     x = x.at(context.source);
-    const Value has_no_log = build::binary(Op::logical_or, build::binary(Op::less_equal, y, y.number(-1)),
-                                           build::equal(y, y.number(ops::infinity)));
-    const Value is_zero = build::binary(Op::logical_and, build::equal(x, x.number(0)), has_no_log);
+    const Value has_no_log =
+        build::logical_or(build::less_equal(y, y.number(-1)), build::equal(y, y.number(ops::infinity)));
+    const Value is_zero = build::logical_and(build::equal(x, x.number(0)), has_no_log);
     return x * build::apply<ops::Log1pOp>(build::select(is_zero, y.number(0), y));
   }
 };
@@ -182,7 +181,7 @@ struct EntrTag : FloatingComposition {
     const Value zero = x.number(0), is_above = build::greater(x, zero), safe = build::select(is_above, x, x.number(1));
     // NaN is neither above nor below 0, and stays.
     const Value rest = build::select(build::less(x, zero), x.number(-ops::infinity), x);
-    return build::select(is_above, -(safe * build::unary(Op::log, safe)), rest);
+    return build::select(is_above, -(safe * build::log(safe)), rest);
   }
 };
 struct NdtrTag : FloatingComposition {
@@ -196,18 +195,18 @@ struct LogNdtrTag : FloatingComposition {
     constexpr double root = 0.70710678118654752440;
     const Value zero = x.number(0), tail = x.number(x.dtype() == DType::f64 ? -20 : -10);
     const Value in_tail = build::less(x, tail), below = build::less(x, zero);
-    // Each formula is given numbers that it is finite for. NaN is in the last.
+    // Each formula gets only numbers for which it is finite. The last formula gets NaN.
     const Value far = build::select(in_tail, x, tail),
                 near = build::select(in_tail, tail, build::select(below, x, zero)),
                 above = build::select(below, zero, x);
     const Value high = build::apply<ops::Log1pOp>(build::apply<ops::ErfcOp>(above * root) * -0.5);
-    const Value middle = build::unary(Op::log, build::apply<ops::ErfcOp>(near * -root) * 0.5);
+    const Value middle = build::log(build::apply<ops::ErfcOp>(near * -root) * 0.5);
     // The asymptotic series 1 - 1 / x^2 + 3 / x^4 - 15 / x^6 + ..., whose next term is below 1e-17 at -20.
     const Value inverse = 1.0 / far, step = inverse * inverse;
     Value series = x.number(1);
     for (int n = 10; n >= 1; --n) series = 1.0 - step * series * (2.0 * n - 1);
-    const Value low = build::unary(Op::log, series) - far * far * 0.5 - build::unary(Op::log, -far) -
-                      0.91893853320467274178;  // log(2 pi) / 2
+    const Value low =
+        build::log(series) - far * far * 0.5 - build::log(-far) - 0.91893853320467274178;  // log(2 pi) / 2
     return build::cast(build::select(in_tail, low, build::select(below, middle, high)), given.dtype());
   }
 };
@@ -265,7 +264,7 @@ template <TensorArgument X> constexpr auto i0(const X& x, Here at = Here::curren
 template <TensorArgument X> constexpr auto i1(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::I1Op>>(Source::from(at), x);
 }
-/// exp(-|x|) i0(x) and exp(-|x|) i1(x), which don't overflow; 0 at infinities. Error: as of i0.
+/// exp(-|x|) i0(x) and exp(-|x|) i1(x), which don't overflow; 0 at infinities. Error: as for i0.
 template <TensorArgument X> constexpr auto i0e(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::I0eOp>>(Source::from(at), x);
 }
@@ -273,14 +272,15 @@ template <TensorArgument X> constexpr auto i1e(const X& x, Here at = Here::curre
   return call<detail::Unary<ops::I1eOp>>(Source::from(at), x);
 }
 
-/// log(exp(a) + exp(b)), without overflow; of equal infinities that infinity. Error: 1.5 ulp of the larger operand.
-/// Gradients: sigmoid(a - b) and sigmoid(b - a), one half each where the operands are equal. Errors: shape_mismatch.
+/// log(exp(a) + exp(b)), without overflow; for equal infinities it is that infinity, NaN in either operand gives NaN.
+/// Error: 1.5 ulp of the larger operand. Gradients: sigmoid(a - b) and sigmoid(b - a), one half each where the operands
+/// are equal. Errors: shape_mismatch.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto logaddexp(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::Binary<ops::LogAddExpOp>>(Source::from(at), a, b);
 }
-/// sqrt(a^2 + b^2), where squares would overflow too; infinite where an operand is, even if the other is NaN, as of C's
+/// sqrt(a^2 + b^2), where squares would overflow too; infinite where an operand is, even if the other is NaN, as in C's
 /// hypot. Error: 1 ulp. Gradients: a / y and b / y, 0 where both are 0. Errors: shape_mismatch.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)

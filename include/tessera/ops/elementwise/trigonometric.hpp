@@ -150,8 +150,8 @@ using TrigonometricOperations =
 
 namespace tessera {
 
-// Functions of one operand keep its shape and its sharding, and communicate nothing; of integers and bools they give
-// f32. NaN gives NaN. Within 3 ulp.
+// Functions of one operand keep its shape and its sharding, and communicate nothing; integers and bools give f32. NaN
+// gives NaN. Within 3 ulp.
 
 /// Sine of radians; NaN of infinities. Error: 2.2 ulp for f32, 1.7 ulp for f64. Gradient: cos(x). Shapes, element types
 /// and communication of these functions: see `abs`.
@@ -206,10 +206,10 @@ template <TensorArgument X> constexpr auto atanh(const X& x, Here at = Here::cur
 }
 
 /// The angle of the point (x, y), from -pi to pi: the arc tangent of y / x in the quadrant of (x, y). C's special cases
-/// (ISO C F.10.1.4), as in PyTorch and JAX: for zeros and infinities the signs decide, so atan2(0, -0) is
-/// pi, atan2(-0, 1) is -0; NaN where either operand is. Error: 2.7 ulp. Operands are broadcast against each other and
-/// promoted; of integers and bools the result is f32. Gradient: x / (x^2 + y^2) and -y / (x^2 + y^2), NaN at (0, 0) as
-/// in PyTorch and JAX. Errors: shape_mismatch. No communication.
+/// (ISO C F.10.1.4), as in PyTorch and JAX: for zeros and infinities the signs decide, so atan2(0, -0) is pi, atan2(-0,
+/// 1) is -0; NaN where either operand is. Error: 2.7 ulp. Operands are broadcast against each other and promoted;
+/// integers and bools give f32. Gradient: x / (x^2 + y^2) and -y / (x^2 + y^2), NaN at (0, 0) as in PyTorch and JAX.
+/// Errors: shape_mismatch. No communication.
 template <Operand Y, Operand X>
   requires(TensorOperand<Y> || TensorOperand<X>)
 constexpr auto atan2(const Y& y, const X& x, Here at = Here::current()) {

@@ -16,10 +16,7 @@ constexpr Value clamped_start(Value start, Value extent, Value size) {
   start = build::cast(start, DType::i64);
   const Value zero = start.number(0);
   const Value from_front = build::select(build::less(start, zero), start + extent, start);
-  return build::binary(Op::maximum, build::binary(Op::minimum, from_front, extent - size), zero);
-}
-constexpr Value counting(Value count) {
-  return count.make({.op = Op::arange, .dtype = DType::i64, .rank = 1}, {count.id});
+  return build::maximum(build::minimum(from_front, extent - size), zero);
 }
 template <class Start> constexpr void check_start() {
   constexpr bool is_integer_start =
@@ -37,7 +34,7 @@ template <int Rank, int D> struct SliceIndicesTag {
     size = as_size(size).at(context.source);
     const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), size);
     if (size.is_number(1)) return build::insert_singletons(first, 1, 1);
-    return counting(size) + first;
+    return build::arange(size, DType::i64) + first;
   }
 };
 /// One index along dim D, a vector of static extent 1.
@@ -62,10 +59,10 @@ template <int Rank, int D> struct UpdateIndicesTag {
     x = x.at(context.source);
     const Value extent = build::extent(x, x.shifted(D, Rank)),
                 size = build::extent(update.at(context.source), update.shifted(D, Rank));
-    const Value place = counting(extent) - clamped_start(start.at(context.source), extent, size);
-    const Value inside = build::binary(
-        Op::logical_and, build::binary(Op::greater_equal, place, x.number(0, DType::i64)), build::less(place, size));
-    return build::select(inside, place, size);
+    const Value position = build::arange(extent, DType::i64) - clamped_start(start.at(context.source), extent, size);
+    const Value inside =
+        build::logical_and(build::greater_equal(position, x.number(0, DType::i64)), build::less(position, size));
+    return build::select(inside, position, size);
   }
 };
 /// Checks that an update along dim D has the other dims of x, and is not longer along D.
@@ -85,9 +82,8 @@ template <int Rank, int D> struct IsUpdatedTag {
     check_update_shape(x, update, Rank, D);
     const Value extent = build::extent(x, dim),
                 size = build::extent(update.at(context.source), update.shifted(D, Rank));
-    const Value place = build::iota(x, dim, DType::i64) - clamped_start(start.at(context.source), extent, size);
-    return build::binary(Op::logical_and, build::binary(Op::greater_equal, place, place.number(0)),
-                         build::less(place, size));
+    const Value position = build::iota(x, dim, DType::i64) - clamped_start(start.at(context.source), extent, size);
+    return build::logical_and(build::greater_equal(position, position.number(0)), build::less(position, size));
   }
 };
 
@@ -127,7 +123,7 @@ constexpr auto dynamic_update_slice(const X& x, const Update& update, const Star
                 "tessera: the update of a slice has the element type of what it updates; convert it with ts::cast");
   constexpr int dim = detail::checked_dim<D, X::rank>();
   const Source source = Source::from(at);
-  // The row behind the update is looked up for all elements that stay.
+  // The row after the last one of the update is looked up for all elements that stay.
   const detail::FunctionCall named("dynamic_update_slice", x);
   const auto is_updated = call<detail::IsUpdatedTag<X::rank, dim>>(source, x, update, start);
   const auto moved = index_select<D>(pad<D>(update, 0, 1, at),

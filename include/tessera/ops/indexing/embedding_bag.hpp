@@ -33,11 +33,11 @@ template <BagMode Mode> struct EmbeddingBagTag {
     indices = one_vector(indices, context);
     offsets = one_vector(offsets, context);
     table = table.at(context.source);
-    const Value places = counting_along(indices, 0), n = build::extent(indices, 0), one = n.number(1);
+    const Value positions = counting_along(indices, 0), n = build::extent(indices, 0), one = n.number(1);
     // The bag of an index: how many bags begin at it or before it, without the first.
-    const Value marks = build::scatter_add(build::broadcast(places.number(1), counting_along(offsets, 0)), 0, offsets,
-                                           counted(n + one, DType::i32));
-    const Value bag = build::slice(build::cumsum(marks, 0, {}), 0, n.number(0), n) - places.number(1);
+    const Value marks = build::scatter_add(build::broadcast(positions.number(1), counting_along(offsets, 0)), 0,
+                                           offsets, build::arange(n + one));
+    const Value bag = build::slice(build::cumsum(marks, 0, {}), 0, n.number(0), n) - positions.number(1);
     Value rows = EmbeddingTag::emit(context, table, indices);
     ((rows = rows * build::insert_singletons(weights.at(context.source), 2u, 2)), ...);
     const Value shape = build::insert_singletons(counting_along(offsets, 0), 2u, 2) +
@@ -46,11 +46,11 @@ template <BagMode Mode> struct EmbeddingBagTag {
     if constexpr (Mode == BagMode::sum) return IndexAddTag<2, 0>::emit(context, zero, bag, rows);
     const DType wide = computed_as(table.dtype());
     const Value counts =
-        build::scatter_add(build::broadcast(rows.number(1, wide), places), 0, bag, counting_along(offsets, 0));
+        build::scatter_add(build::broadcast(rows.number(1, wide), positions), 0, bag, counting_along(offsets, 0));
     const Value count = build::insert_singletons(counts, 2u, 2);
     if constexpr (Mode == BagMode::mean) {
       const Value sums = IndexAddTag<2, 0>::emit(context, zero, bag, rows);
-      const Value mean = build::cast(sums, wide) / build::binary(Op::maximum, count, count.number(1));
+      const Value mean = build::cast(sums, wide) / build::maximum(count, count.number(1));
       return build::cast(mean, table.dtype());
     } else {
       const Value least = build::broadcast(table.number(-std::numeric_limits<double>::infinity()), shape);

@@ -13,6 +13,7 @@
 #include <tessera/ops/indexing/index_put.hpp>
 #include <tessera/ops/indexing/one_hot.hpp>
 #include <tessera/ops/indexing/scatter.hpp>
+#include <tessera/ops/indexing/scatter_rule.hpp>
 
 // Lookups and writes with indices that may be outside of their dim. Compositions: indices are moved into the dim, and
 // what they would have read or written is left out.
@@ -35,14 +36,14 @@ template <int Rank, int D> struct IsInsideTag {
     using Checks = decltype([] { check_row_indices<Indices>(); });
   };
   static constexpr Value of(Value indices, Value extent) {
-    return build::binary(Op::logical_and, build::binary(Op::greater_equal, indices, indices.number(0)),
-                         build::less(indices, extent));
+    return build::logical_and(build::greater_equal(indices, indices.number(0)), build::less(indices, extent));
   }
   static constexpr Value emit(Value context, Value x, Value indices) {
     return of(build::cast(indices.at(context.source), DType::i64), build::extent(x, x.shifted(D, Rank)));
   }
 };
-/// Indices moved to the nearest one of dim D of x; with `Behind` those outside to the place behind the last element.
+/// Indices moved to the nearest one of dim D of x; with `Behind` indices outside are moved to the position after the
+/// last element.
 template <int Rank, int D, bool Behind> struct MovedIndicesTag {
   template <class X, class Indices> struct result : Typed<std::int64_t, Indices::rank> {
     using Checks = decltype([] { check_row_indices<Indices>(); });
@@ -51,8 +52,7 @@ template <int Rank, int D, bool Behind> struct MovedIndicesTag {
     const Value extent = build::extent(x.at(context.source), x.shifted(D, Rank));
     indices = build::cast(indices.at(context.source), DType::i64);
     if (Behind) return build::select(IsInsideTag<Rank, D>::of(indices, extent), indices, extent);
-    return build::binary(Op::maximum, build::binary(Op::minimum, indices, extent - extent.number(1)),
-                         indices.number(0));
+    return build::maximum(build::minimum(indices, extent - extent.number(1)), indices.number(0));
   }
 };
 template <int D, class X, class Indices> constexpr auto is_inside(const X& x, const Indices& indices, Here at) {
@@ -62,7 +62,7 @@ template <int D, bool Behind = false, class X, class Indices>
 constexpr auto moved_indices(const X& x, const Indices& indices, Here at) {
   return call<MovedIndicesTag<X::rank, checked_dim<D, X::rank>(), Behind>>(Source::from(at), x, indices);
 }
-/// A value for each index, to be broadcast along `Behind` dims behind those of the indices.
+/// A value for each index, to be broadcast along `Behind` dims after those of the indices.
 template <int Behind, class V> constexpr auto along(const V& v, Here at) {
   if constexpr (Behind == 0)
     return v;
@@ -85,7 +85,7 @@ template <IndexMode M> constexpr void check_write() {
   static_assert(M != IndexMode::fill, "tessera: IndexMode::fill is for lookups; a write takes drop or clip");
 }
 
-/// A scatter that does not write the elements of indices outside: they go to an element behind the dim.
+/// A scatter that does not write the elements of indices outside: they go to an additional element after the dim.
 template <int Rank, int D, ScatterRule Rule> struct DroppingScatterTag : ScatterTag<Rank, D, Rule> {
   static constexpr Value emit(Value context, Value x, Value indices, Value source) {
     x = x.at(context.source);
@@ -109,7 +109,7 @@ constexpr auto scatter_by(const X& x, const Indices& indices, const Elements& so
 constexpr Value unless_empty(Value rows, int dim, Value extent) {
   const Value none = extent.number(0);
   if (rows.is_singleton(dim)) rows = build::pad_to(rows, dim, none, extent.number(1));  // no static extent
-  const Value any = build::binary(Op::minimum, extent, extent.number(1));
+  const Value any = build::minimum(extent, extent.number(1));
   return build::slice(rows, dim, none, build::extent(rows, dim) * any);
 }
 /// An index_add that does not add rows of indices outside: zeros are added at an index inside. A dim without elements
@@ -156,7 +156,8 @@ template <int D, IndexMode M, TensorArgument X, TensorArgument Indices>
 constexpr auto gather(const X& x, const Indices& indices, Here at = Here::current()) {
   return gather<D, M>(x, indices, detail::default_fill<typename X::element>(), at);
 }
-/// embedding with indices that may be outside of the table. All else as gather with a mode; communication as embedding.
+/// embedding with indices that may be outside of the table. Otherwise as gather with a mode; communication as
+/// embedding.
 ///
 ///     const auto rows = ts::embedding<ts::IndexMode::fill>(table, padded, 0);   // a row of zeros for -1
 template <IndexMode M, TensorArgument Table, TensorArgument Indices, Operand Fill>
@@ -168,7 +169,7 @@ template <IndexMode M, TensorArgument Table, TensorArgument Indices>
 constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
   return embedding<M>(table, indices, detail::default_fill<typename Table::element>(), at);
 }
-/// index_select with indices that may be outside of dim D (jnp.take with a mode). All else as gather with a mode;
+/// index_select with indices that may be outside of dim D (jnp.take with a mode). Otherwise as gather with a mode;
 /// communication as embedding.
 template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, Operand Fill>
 constexpr auto index_select(const X& x, const Indices& indices, const Fill& fill, Here at = Here::current()) {
@@ -192,7 +193,7 @@ template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, TensorAr
 constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return detail::scatter_by<M, D, ScatterRule{}>(x, indices, source, at);
 }
-/// index_copy and index_add with indices that may be outside of dim D. All else as scatter with a mode; communication
+/// index_copy and index_add with indices that may be outside of dim D. Otherwise as scatter with a mode; communication
 /// as index_copy and index_add.
 template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto index_copy(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {

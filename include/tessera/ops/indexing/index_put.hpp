@@ -37,9 +37,7 @@ constexpr Value one_vector(Value indices, Value context) {
   return indices.at(context.source);
 }
 /// 0, 1, ... along dim D of x: a vector.
-constexpr Value counting_along(Value x, int dim) {
-  return x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(x, dim).id});
-}
+constexpr Value counting_along(Value x, int dim) { return build::arange(build::extent(x, dim)); }
 /// A vector along dim `dim` of a tensor of the given rank, to be broadcast against it.
 constexpr Value along_dim(Value vector, int dim, int rank) {
   const int dims = rank - dim;
@@ -64,7 +62,7 @@ template <int Rank, int D, bool Room = false> struct IndexCopyTag {
     indices = one_vector(indices, context);
     const int dim = source.shifted(D, Rank);
     const Value extent = build::extent(source, dim), count = build::cast(extent, DType::i32);
-    // The row that goes to each index; where none does, the row of zeros behind the source is looked up.
+    // The row that goes to each index; where none does, a row of zeros after those of the source is looked up.
     const Value kept = build::extent(x, dim), zero = kept.number(0);
     const Value all =
         Room ? build::pad_to(counting_along(x, dim), 0, zero, kept + kept.number(1)) : counting_along(x, dim);
@@ -134,22 +132,19 @@ template <int Rank> constexpr Value merged_index(Value context, Value x, std::in
   int dim = 0;
   for (const Value& given : indices) {
     const Value index = build::cast(given.at(context.source), DType::i64), extent = build::extent(x, dim);
-    const Value own = build::binary(Op::logical_and, build::binary(Op::greater_equal, index, index.number(0)),
-                                    build::less(index, extent));
+    const Value own = build::logical_and(build::greater_equal(index, index.number(0)), build::less(index, extent));
     const auto number = [&](std::int64_t of) { return index.number(static_cast<double>(of)); };
     const auto limited = [&](const Value& v) {
-      return build::binary(Op::maximum, build::binary(Op::minimum, v, number(OutsideIndex::range - 1)),
-                           number(-OutsideIndex::range));
+      return build::maximum(build::minimum(v, number(OutsideIndex::range - 1)), number(-OutsideIndex::range));
     };
-    const Value place = limited(index) + number(OutsideIndex::range * (1 + 2 * dim));
-    const Value wrong = number(OutsideIndex::first) - (place * number(OutsideIndex::range) + limited(extent));
+    const Value position = limited(index) + number(OutsideIndex::range * (1 + 2 * dim));
+    const Value wrong = number(OutsideIndex::first) - (position * number(OutsideIndex::range) + limited(extent));
     const Value found = build::select(own, number(0), wrong);
     merged = merged.module == nullptr ? index : merged * extent + index;
-    outside =
-        outside.module == nullptr ? found : build::select(build::binary(Op::equal, outside, number(0)), found, outside);
+    outside = outside.module == nullptr ? found : build::select(build::equal(outside, number(0)), found, outside);
     ++dim;
   }
-  return build::select(build::binary(Op::equal, outside, outside.number(0)), merged, outside);
+  return build::select(build::equal(outside, outside.number(0)), merged, outside);
 }
 
 template <int Rank> struct IndexTag {

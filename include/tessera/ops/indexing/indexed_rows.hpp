@@ -109,7 +109,7 @@ constexpr BrokenRule check_rows(const NodeCheck& c, const Node& table, const Nod
 }
 
 /// The indices of operand 1 that differ between examples as those of a gather along dim 1 of [examples, rows, row...]:
-/// one dim, behind which a row has `row` dims.
+/// one dim, after which a row has `row` dims.
 constexpr Value indices_along_dim(const Batch& b, int row) {
   Value indices = b.full(1);
   const int rank = indices.rank() - 1;

@@ -7,10 +7,10 @@
 #include <type_traits>
 #include <utility>
 
+#include <tessera/ops/cumulative/cumulative_rows.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
-#include <tessera/ops/indexing/cumulative_rows.hpp>
 #include <tessera/ops/indexing/embedding.hpp>
 #include <tessera/ops/indexing/scatter_rows.hpp>
 
@@ -32,27 +32,21 @@ template <int Rank> constexpr Value flattened(Value context, Value x) {
   else
     return x;
 }
-constexpr Value is_nonzero(Value x) {
-  return x.dtype() == DType::bool_ ? x : build::binary(Op::not_equal, x, x.number(0));
-}
-/// 0, 1, ..., count - 1.
-constexpr Value counted(Value count, DType type) {
-  return count.make({.op = Op::arange, .dtype = type, .rank = 1}, {count.id});
-}
-
-/// Puts each element of a vector into a vector of `size` elements, at its place; those at other places are left out. Of
-/// several elements at one place the last stays. `rest`: what is at places without an element.
-constexpr Value put_at_places(Value elements, Value places, Value size, Value rest) {
-  const Value one = size.number(1), all = build::cast(size, places.dtype());
-  const Value room = build::broadcast(rest, counted(size + one, DType::i32));  // the last place is for those left out
-  const Value made = build::scatter(room, 0, build::binary(Op::minimum, places, all), elements, {.replaces = true});
+constexpr Value is_nonzero(Value x) { return x.dtype() == DType::bool_ ? x : build::not_equal(x, x.number(0)); }
+/// Puts each element of a vector into a vector of `size` elements, at its index in `to`; elements with an index
+/// outside are left out. Of several elements at one index the last stays. `rest` is the value of indices without an
+/// element.
+constexpr Value put_at(Value elements, Value to, Value size, Value rest) {
+  const Value one = size.number(1), all = build::cast(size, to.dtype());
+  const Value room = build::broadcast(rest, build::arange(size + one));  // the last element is for those left out
+  const Value made = build::scatter(room, 0, build::minimum(to, all), elements, {.replaces = true});
   return build::slice(made, 0, size.number(0), size);
 }
 
 /// The positions of the first `size` elements of a vector of bools that hold, and then `rest`.
 constexpr Value positions_of(Value holds, Value size, Value rest, DType type) {
-  const Value place = build::cumsum(build::cast(holds, type), 0, {}) - holds.integer(1, type);
-  return put_at_places(build::iota(holds, 0, type), build::select(holds, place, build::cast(size, type)), size, rest);
+  const Value at = build::cumsum(build::cast(holds, type), 0, {}) - holds.integer(1, type);
+  return put_at(build::iota(holds, 0, type), build::select(holds, at, build::cast(size, type)), size, rest);
 }
 
 /// The index along dim D of the nonzero elements.
@@ -63,7 +57,7 @@ template <int Rank, int D, class Index> constexpr Value nonzero_index(Value cont
   const Value position = positions_of(is_nonzero(flattened<Rank>(context, x)), as_size(size), none, type);
   Value behind = x.integer(1, DType::i64);
   for (int d = D + 1; d < Rank; ++d) behind = behind * build::extent(x, d);
-  const auto divisor = [&](Value n) { return build::cast(build::binary(Op::maximum, n, n.number(1)), type); };
+  const auto divisor = [&](Value n) { return build::cast(build::maximum(n, n.number(1)), type); };
   Value index = position / divisor(behind);
   if constexpr (D > 0) {
     const Value extent = divisor(build::extent(x, D));
@@ -138,7 +132,7 @@ template <int Rank> struct MaskedScatterTag {
     const Value whole = build::broadcast(mask, x);
     const Value holds = flattened<Rank>(context, whole), none = holds.integer(0, DType::i64);
     const Value count = build::cumsum(build::cast(holds, DType::i64), 0, {});
-    // In front of the source there is a zero for elements that stay.
+    // A zero before the elements of the source is for elements that stay.
     const Value one = x.integer(1, DType::i64);
     source = source.at(context.source);
     const Value table = build::pad_to(source, 0, one, build::extent(source, 0) + one);
@@ -154,9 +148,9 @@ template <int Rank> struct MaskedScatterTag {
 }  // namespace detail
 
 /// The indices of the first `size` nonzero elements in row-major order, a vector for each dim (jnp.nonzero with a size,
-/// torch.nonzero(as_tuple=True)): `const auto [i, j] = ts::nonzero(matrix, 8)`. Behind the last one, `rest`, 0 as in
-/// JAX by default; -1 is an index of no element. No gradient. Errors: shape_mismatch for a negative size.
-/// Communication: the tensor is brought together as a vector; positions are gathered.
+/// torch.nonzero(as_tuple=True)): `const auto [i, j] = ts::nonzero(matrix, 8)`. After the last one the result has
+/// `rest`, by default 0 as in JAX; -1 is an index of no element. No gradient. Errors: shape_mismatch for a negative
+/// size. Communication: the tensor is brought together as a vector; positions are gathered.
 template <Element Index = std::int32_t, TensorArgument X, SizeOperand Size, NumberOperand Rest = int>
 constexpr auto nonzero(const X& x, const Size& size, const Rest& rest = 0, Here at = Here::current()) {
   return [&]<int... D>(std::integer_sequence<int, D...>) {
@@ -171,7 +165,7 @@ constexpr auto argwhere(const X& x, const Size& size, const Rest& rest = 0, Here
 }
 
 /// The first `size` elements of x for which the mask holds, in row-major order (torch.masked_select, x[mask] of a
-/// size); behind the last one `rest`. The mask is broadcast to x. The gradient goes to the elements that were taken.
+/// size); after the last one `rest`. The mask is broadcast to x. The gradient goes to the elements that were taken.
 /// Errors and communication: as nonzero and embedding.
 template <TensorArgument X, TensorArgument Mask, SizeOperand Size, NumberOperand Rest = int>
 constexpr auto masked_select(const X& x, const Mask& mask, const Size& size, const Rest& rest = 0,

@@ -25,10 +25,10 @@ template <int Rank, class T> struct OneHotTag {
   static constexpr Value emit(Value context, Value indices, Value count) {
     indices = indices.at(context.source);
     const int rank = indices.rank() + 1;
-    const Value classes = indices.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id});
+    const Value classes = build::arange(as_size(count).at(indices.source));
     const DType type = promote(indices.dtype(), DType::i32);
     const Value one = build::insert_singletons(build::cast(indices, type), 1u << (rank - 1), rank);
-    return build::cast(build::binary(Op::equal, one, build::cast(classes, type)), dtype_v<T>);
+    return build::cast(build::equal(one, build::cast(classes, type)), dtype_v<T>);
   }
 };
 
@@ -40,7 +40,7 @@ struct IndexSelectTag : EmbeddingTag {
 }  // namespace detail
 
 /// 1 at the index and 0 elsewhere along a new last dim of `count` classes: indices [...] give [..., count], of element
-/// type T, f32 as in JAX when none is named. An index outside of the classes gives zeros alone, as in JAX. No gradient,
+/// type T, f32 as in JAX when none is named. An index outside of the classes gives only zeros, as in JAX. No gradient,
 /// no communication.
 ///
 ///     const auto targets = ts::one_hot(labels, 10);

@@ -7,6 +7,7 @@
 #include <tessera/base/monoid.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/indexing/scatter_rows.hpp>
+#include <tessera/ops/indexing/scatter_rule.hpp>
 
 namespace tessera {
 

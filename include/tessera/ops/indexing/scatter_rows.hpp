@@ -6,6 +6,9 @@
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/gradient.hpp>
+#include <tessera/ops/elementwise/arithmetic.hpp>
+#include <tessera/ops/elementwise/comparison.hpp>
+#include <tessera/ops/indexing/scatter_rule.hpp>
 #include <tessera/ops/indexing/sort_rows.hpp>
 #include <tessera/ops/operation.hpp>
 #include <tessera/ops/source_rows.hpp>
@@ -48,22 +51,21 @@ struct ScatterGradient {
 
   constexpr Value at_indices(Value v) const { return build::gather(v, dim, indices); }
   constexpr void add(int operand, Value cotangent) { r.add(operand, build::cast(cotangent, r.node().dtype)); }
-  static constexpr Value equal(Value v, double number) { return build::binary(Op::equal, v, v.number(number)); }
+  static constexpr Value equal(Value v, double number) { return build::equal(v, v.number(number)); }
 
   /// Of several elements at one index, the one that was written last has the cotangent.
   constexpr void replaced() {
-    const Value zero = g.number(0), place = build::iota(source, dim, DType::i64);
-    const Value last = build::scatter(build::broadcast(place.number(-1), x), dim, indices, place, rule);
+    const Value zero = g.number(0), position = build::iota(source, dim, DType::i64);
+    const Value last = build::scatter(build::broadcast(position.number(-1), x), dim, indices, position, rule);
     add(2, build::select(equal(last, -1), g, zero));
-    if (r.needs(0)) add(0, build::select(build::binary(Op::equal, at_indices(last), place), at_indices(g), zero));
+    if (r.needs(0)) add(0, build::select(build::equal(at_indices(last), position), at_indices(g), zero));
   }
   /// Elements that are the extreme share the cotangent.
   constexpr void extreme() {
-    const Value zero = g.number(0), is_x = build::binary(Op::equal, x, y),
-                is_source = build::binary(Op::equal, source, at_indices(y));
+    const Value zero = g.number(0), is_x = build::equal(x, y), is_source = build::equal(source, at_indices(y));
     const Value count =
         build::cast(is_x, g.dtype()) + build::scatter_add(build::cast(is_source, g.dtype()), dim, indices, x);
-    const Value share = g / build::binary(Op::maximum, count, count.number(1));  // without an extreme, y is NaN
+    const Value share = g / build::maximum(count, count.number(1));  // without an extreme, y is NaN
     add(2, build::select(is_x, share, zero));
     if (r.needs(0)) add(0, build::select(is_source, at_indices(share), zero));
   }

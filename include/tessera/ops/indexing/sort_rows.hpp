@@ -9,6 +9,7 @@
 #include <tessera/graph/transform/gradient.hpp>
 #include <tessera/ops/data_movement/data_movement_rows.hpp>
 #include <tessera/ops/operation.hpp>
+#include <tessera/ops/sorting/order.hpp>
 
 TESSERA_PLANNING_BEGIN
 

@@ -18,7 +18,7 @@ template <int Rank, int D> struct TakeAlongDimTag : GatherTag<Rank, D> {
     Value like{};  // of these only the shape is used
     for (int d = 0; d < rank; ++d) {
       if (d == dim || !x.is_singleton(d) || indices.is_singleton(d)) continue;
-      const Value counting = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(indices, d).id});
+      const Value counting = build::arange(build::extent(indices, d).at(x.source));
       const Value own = build::insert_singletons(counting, ((1u << rank) - 1) & ~(1u << d), rank);
       like = (like.module == nullptr ? build::iota(x, dim, DType::i32) : like) + own;
     }

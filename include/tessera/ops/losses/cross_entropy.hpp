@@ -45,10 +45,9 @@ template <int Rank, LossReduction Reduction> struct NllTag {
     const int lead = scores.leading(Rank), dim = scores.rank() - 1;
     scores = build::cast(scores.at(context.source), computed_as(scores.dtype()));
     targets = targets.at(context.source);
-    const Value picked =
-        build::binary(Op::equal, build::iota(scores, dim, targets.dtype()), with_class_dim(targets, scores));
-    const Value losses = build::reduce(Op::sum, build::select(picked, build::unary(Op::neg, scores), scores.number(0)),
-                                       1u << dim, false);
+    const Value picked = build::equal(build::iota(scores, dim, targets.dtype()), with_class_dim(targets, scores));
+    const Value losses =
+        build::sum_of(build::select(picked, build::unary(Op::neg, scores), scores.number(0)), 1u << dim, false);
     if constexpr (sizeof...(weight) == 1) {
       const Value counts = weights_of_targets((weights_of_classes(weight, scores), ...), picked, dim);
       return reduce_kept(losses * counts, is_counted(targets, ignored), counts, lead, Reduction);
@@ -73,8 +72,7 @@ template <int Rank, LossReduction Reduction> struct SmoothedCrossEntropyTag {
     smoothing = build::cast(smoothing, logits.dtype());
     const Value most = build::constant_reduce(Op::max, logits, 1u << dim), shifted = logits - most;
     const Value log_sum = build::log_sum_exp_of_shifted(shifted, dim), loss = log_sum - shifted;
-    const Value picked =
-        build::binary(Op::equal, build::iota(logits, dim, targets.dtype()), with_class_dim(targets, logits));
+    const Value picked = build::equal(build::iota(logits, dim, targets.dtype()), with_class_dim(targets, logits));
     // A class of weight 0 adds 0 even if its logit is -infinity, as in PyTorch without smoothing.
     const Value spread = smoothing / build::cast(build::extent(logits, dim), logits.dtype());
     Value weight = build::select(picked, 1.0 - smoothing + spread, spread);
@@ -83,7 +81,7 @@ template <int Rank, LossReduction Reduction> struct SmoothedCrossEntropyTag {
         build::select(build::apply<ops::GreaterOp>(weight, logits.number(0)), weight * loss, loss.number(0));
     const Value total = log_sum + most;
     const Value penalty = build::drop_singletons(build::cast(z, logits.dtype()) * total * total, 1u << dim);
-    const Value losses = build::reduce(Op::sum, some, 1u << dim, false) + penalty;
+    const Value losses = build::sum_of(some, 1u << dim, false) + penalty;
     if constexpr (sizeof...(class_weight) == 1) {
       const Value counts = weights_of_targets((weights_of_classes(class_weight, logits), ...), picked, dim);
       return reduce_kept(losses, is_counted(targets, ignored), counts, lead, Reduction);
@@ -123,12 +121,12 @@ template <int Rank, LossReduction Reduction> struct SoftCrossEntropyTag {
     }
     // A class of probability 0 adds 0 even if its logit is -infinity.
     const Value none = build::equal(targets, targets.number(0));
-    const Value finite = build::binary(Op::minimum, loss, loss.number(std::numeric_limits<float>::max()));
+    const Value finite = build::minimum(loss, loss.number(std::numeric_limits<float>::max()));
     Value losses = targets * build::select(none, finite, loss);
     ((losses = losses * weights_of_classes(class_weight, logits)), ...);
     const Value total = log_sum + most;
     const Value penalty = build::drop_singletons(build::cast(z, logits.dtype()) * total * total, 1u << dim);
-    return build::reduce_loss(build::reduce(Op::sum, losses, 1u << dim, false) + penalty, lead, Reduction);
+    return build::reduce_loss(build::sum_of(losses, 1u << dim, false) + penalty, lead, Reduction);
   }
 };
 

@@ -102,7 +102,7 @@ constexpr auto ctc_loss(const X& log_probs, const Targets& targets, const Length
   };
   const auto last = std::get<0>(scan(step, start, std::tuple(x, running), {}, at));
 
-  // A path ends at the last label or at the blank behind it.
+  // A path ends at the last label or at the blank after it.
   const auto end = unsqueeze<1>(lengths * 2 + 1, at);  // of the last label, or the start
   const auto at_end = logical_or(tessera::equal(position, end, at), tessera::equal(position, end + 1, at), at);
   const auto log_of_all = logsumexp<1>(select(at_end, last, never, at), at);  // [B]

@@ -67,10 +67,8 @@ template <class Loss, int Rank, LossReduction Reduction> struct LossTag {
   }
 };
 
-/// x, and 0 where it is below; its slope at 0 is 1, as of PyTorch's clamp.
-constexpr Value at_least_zero(Value x) {
-  return build::select(build::binary(Op::less, x, x.number(0)), x.number(0), x);
-}
+/// max(x, 0), with a gradient of 1 at 0, as for PyTorch's clamp.
+constexpr Value at_least_zero(Value x) { return build::select(build::less(x, x.number(0)), x.number(0), x); }
 constexpr bool is_constant_below(Value x, double least) { return x.node().is_constant() && !(x.node().value >= least); }
 
 struct HuberLoss : ElementLoss {
@@ -80,9 +78,9 @@ struct HuberLoss : ElementLoss {
       context.refuse(errc::option, "[huber] delta: delta is not above 0");
   }
   static constexpr Value of(Value x, Value y, Value delta) {
-    const Value off = build::unary(Op::abs, x - y);
+    const Value off = build::abs(x - y);
     // With c = min(|x - y|, delta), both branches are c (|x - y| - c / 2).
-    const Value near = build::binary(Op::minimum, off, delta);
+    const Value near = build::minimum(off, delta);
     return near * (off - near * 0.5);
   }
 };
@@ -92,14 +90,14 @@ struct SmoothL1Loss : ElementLoss {
     if (is_constant_below(beta, 0)) context.refuse(errc::option, "[smooth_l1_loss] beta: beta is below 0");
   }
   static constexpr Value of(Value x, Value y, Value beta) {
-    const Value off = build::unary(Op::abs, x - y), zero = beta.number(0);
+    const Value off = build::abs(x - y), zero = beta.number(0);
     const Value divisor = build::select(build::greater(beta, zero), beta, beta.number(1));
     return build::select(build::less(off, beta), off * off * 0.5 / divisor, off - beta * 0.5);
   }
 };
 struct L1Loss : ElementLoss {
   static constexpr const char* function = "l1_loss";
-  static constexpr Value of(Value x, Value y) { return build::unary(Op::abs, x - y); }
+  static constexpr Value of(Value x, Value y) { return build::abs(x - y); }
 };
 struct BceWithLogitsLoss : ElementLoss {
   static constexpr const char* function = "bce_with_logits";
@@ -112,8 +110,8 @@ struct BinaryCrossEntropyLoss : ElementLoss {
   static constexpr const char* function = "binary_cross_entropy";
   /// log(p), but not below -100, where its gradient is 0. exp(-100) is a number of f32 too.
   static constexpr Value bounded_log(Value p) {
-    const Value none = build::less(build::unary(Op::abs, p), p.number(3.7200759760208356e-44)),
-                log = build::unary(Op::log, build::select(none, p.number(1), p));
+    const Value none = build::less(build::abs(p), p.number(3.7200759760208356e-44)),
+                log = build::log(build::select(none, p.number(1), p));
     return build::select(none, p.number(-100), log);
   }
   static constexpr Value of(Value x, Value y) { return -(y * bounded_log(x)) - (1.0 - y) * bounded_log(1.0 - x); }
@@ -121,15 +119,15 @@ struct BinaryCrossEntropyLoss : ElementLoss {
 template <bool OfLogarithms> struct KlDivLoss : ElementLoss {
   static constexpr const char* function = "kl_div";
   static constexpr Value of(Value x, Value y) {
-    if (OfLogarithms) return build::unary(Op::exp, y) * (y - x);
-    const Value safe = build::select(build::binary(Op::equal, y, y.number(0)), y.number(1), y);
-    return y * build::unary(Op::log, safe) - y * x;
+    if (OfLogarithms) return build::exp(y) * (y - x);
+    const Value safe = build::select(build::equal(y, y.number(0)), y.number(1), y);
+    return y * build::log(safe) - y * x;
   }
 };
 struct FocalLoss : ElementLoss {
   static constexpr const char* function = "sigmoid_focal_loss";
   static constexpr Value of(Value x, Value y, Value alpha, Value gamma) {
-    const Value p = build::unary(Op::sigmoid, x), other = 1.0 - y, zero = alpha.number(0);
+    const Value p = build::sigmoid(x), other = 1.0 - y, zero = alpha.number(0);
     const Value missed = build::apply<ops::PowOp>(1.0 - (p * y + (1.0 - p) * other), gamma);
     const Value weight = build::select(build::less(alpha, zero), alpha.number(1), alpha * y + (1.0 - alpha) * other);
     return weight * missed * BceWithLogitsLoss::of(x, y);
@@ -142,16 +140,16 @@ struct GaussianNllLoss : ElementLoss {
   }
   static constexpr Value of(Value x, Value y, Value variance, Value eps, Value constant) {
     const Value spread = build::select(build::less(variance, eps), eps, variance), off = x - y;
-    return (build::unary(Op::log, spread) + off * off / spread) * 0.5 + constant;
+    return (build::log(spread) + off * off / spread) * 0.5 + constant;
   }
 };
 template <bool OfLogarithms, bool Full> struct PoissonNllLoss : ElementLoss {
   static constexpr const char* function = "poisson_nll_loss";
   static constexpr Value of(Value x, Value y, Value eps) {
-    const Value loss = OfLogarithms ? build::unary(Op::exp, x) - y * x : x - y * build::unary(Op::log, x + eps);
+    const Value loss = OfLogarithms ? build::exp(x) - y * x : x - y * build::log(x + eps);
     if (!Full) return loss;
     const Value above = build::greater(y, y.number(1)), safe = build::select(above, y, y.number(1));
-    const Value log = build::unary(Op::log, safe);
+    const Value log = build::log(safe);
     const Value stirling = safe * log - safe + (log + 1.8378770664093454836) * 0.5;  // log(2 pi)
     return loss + build::select(above, stirling, stirling.number(0));
   }
@@ -170,7 +168,7 @@ constexpr Value weights_of_classes(Value weight, Value scores) {
 }
 /// The weight of the class of each target, 0 outside of the classes.
 constexpr Value weights_of_targets(Value weights, Value picked, int dim) {
-  return build::reduce(Op::sum, build::select(picked, weights, weights.number(0)), 1u << dim, false);
+  return build::sum_of(build::select(picked, weights, weights.number(0)), 1u << dim, false);
 }
 template <class Scores, class Weight>
 inline constexpr bool weighs_classes_v = [] {

@@ -7,10 +7,10 @@
 #include <type_traits>
 
 #include <tessera/ops/contraction/einsum.hpp>
+#include <tessera/ops/cumulative/cumulative_rows.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
-#include <tessera/ops/indexing/cumulative_rows.hpp>
 #include <tessera/ops/losses/cross_entropy.hpp>
 #include <tessera/ops/losses/losses.hpp>
 #include <tessera/ops/reduction/statistics.hpp>
@@ -44,9 +44,9 @@ struct CosineEmbeddingLoss : RowLoss {
   template <class X, class Y, class Labels, class Margin>
   static constexpr bool fits = fits_loss_v<X, Y> && labels_loss_v<X, Labels, 1>;
   static constexpr Value of(Value x, Value y, Value label, Value margin) {
-    const auto dot = [dim = x.rank() - 1](Value a, Value b) { return build::reduce(Op::sum, a * b, 1u << dim, false); };
+    const auto dot = [dim = x.rank() - 1](Value a, Value b) { return build::sum_of(a * b, 1u << dim, false); };
     const Value squares = (dot(x, x) + 1e-12) * (dot(y, y) + 1e-12);
-    const Value cosine = dot(x, y) / build::unary(Op::sqrt, squares), zero = cosine.number(0);
+    const Value cosine = dot(x, y) / build::sqrt(squares), zero = cosine.number(0);
     return build::select(build::equal(label, label.number(1)), 1.0 - cosine, zero) +
            build::select(build::equal(label, label.number(-1)), at_least_zero(cosine - margin), zero);
   }
@@ -55,10 +55,10 @@ struct CosineEmbeddingLoss : RowLoss {
 template <int P> constexpr Value distance_of_rows(Value x, Value y, Value eps) {
   const Value off = x - y + eps;
   const unsigned row = 1u << (x.rank() - 1);
-  const Value size = build::unary(Op::abs, off);
-  if (P == 1) return build::reduce(Op::sum, size, row, false);
-  if (P == 2) return flat_root(build::reduce(Op::sum, off * off, row, false));
-  const Value sum = build::reduce(Op::sum, build::apply<ops::PowOp>(size, size.number(P)), row, false);
+  const Value size = build::abs(off);
+  if (P == 1) return build::sum_of(size, row, false);
+  if (P == 2) return flat_root(build::sum_of(off * off, row, false));
+  const Value sum = build::sum_of(build::apply<ops::PowOp>(size, size.number(P)), row, false);
   return build::apply<ops::PowOp>(sum, sum.number(1.0 / P));
 }
 template <int P, bool Swap> struct TripletMarginLoss : RowLoss {
@@ -67,7 +67,7 @@ template <int P, bool Swap> struct TripletMarginLoss : RowLoss {
   static constexpr Value of(Value anchor, Value positive, Value negative, Value margin, Value eps) {
     const Value near = distance_of_rows<P>(anchor, positive, eps);
     Value far = distance_of_rows<P>(anchor, negative, eps);
-    if (Swap) far = build::binary(Op::minimum, far, distance_of_rows<P>(positive, negative, eps));
+    if (Swap) far = build::minimum(far, distance_of_rows<P>(positive, negative, eps));
     return at_least_zero(near - far + margin);
   }
 };
@@ -85,7 +85,7 @@ struct MultilabelSoftMarginLoss : RowLoss {
     const int dim = x.rank() - 1;
     Value losses = BceWithLogitsLoss::of(x, label);
     ((losses = losses * weights_of_classes(weight, x)), ...);
-    return build::reduce(Op::sum, losses, 1u << dim, false) / build::cast(build::extent(x, dim), x.dtype());
+    return build::sum_of(losses, 1u << dim, false) / build::cast(build::extent(x, dim), x.dtype());
   }
 };
 template <int P> struct MultiMarginLoss : RowLoss {
@@ -102,8 +102,7 @@ template <int P> struct MultiMarginLoss : RowLoss {
     const Value own = build::row_sum(build::select(picked, x, zero), dim);
     const Value hinge = at_least_zero(margin - own + x);
     const Value others = build::select(picked, zero, P == 1 ? hinge : hinge * hinge);
-    const Value losses =
-        build::reduce(Op::sum, others, 1u << dim, false) / build::cast(build::extent(x, dim), x.dtype());
+    const Value losses = build::sum_of(others, 1u << dim, false) / build::cast(build::extent(x, dim), x.dtype());
     if constexpr (sizeof...(weight) == 1)
       return losses * weights_of_targets((weights_of_classes(weight, x), ...), picked, dim);
     else
@@ -122,12 +121,12 @@ struct MultilabelMarginLoss : RowLoss {
     const Value ended = build::cumsum(negative, t, CumulativeOptions{});
     const Value counts = column(build::equal(ended, ended.number(0)));
     const Value classes = build::cast(build::iota(row, c, DType::i32), x.dtype());
-    const Value is = build::binary(Op::logical_and, build::equal(classes, column(target)), counts);
-    const Value member = build::reduce(Op::sum, build::select(is, x.number(1), zero), 1u << t, true);
+    const Value is = build::logical_and(build::equal(classes, column(target)), counts);
+    const Value member = build::sum_of(build::select(is, x.number(1), zero), 1u << t, true);
     const Value own = build::row_sum(build::select(is, row, zero), c), gap = 1.0 - own + row;
-    const Value pairs = build::binary(Op::logical_and, counts, build::equal(member, zero));
-    const Value above = build::binary(Op::logical_and, pairs, build::greater(gap, zero));
-    const Value sum = build::reduce(Op::sum, build::select(above, gap, zero), 3u << t, false);
+    const Value pairs = build::logical_and(counts, build::equal(member, zero));
+    const Value above = build::logical_and(pairs, build::greater(gap, zero));
+    const Value sum = build::sum_of(build::select(above, gap, zero), 3u << t, false);
     return sum / build::cast(build::extent(x, t), x.dtype());
   }
 };
@@ -143,7 +142,7 @@ struct UnitRowsTag {
   static constexpr Value emit(Value context, Value x) {
     x = build::cast(x.at(context.source), computed_as(x.dtype()));
     const Value length = flat_root(build::row_sum(x * x, x.rank() - 1));
-    return x / build::binary(Op::maximum, length, x.number(1e-12));
+    return x / build::maximum(length, x.number(1e-12));
   }
 };
 template <class T> inline constexpr bool has_rank_0_v = NumberOperand<T>;
@@ -278,7 +277,7 @@ constexpr auto info_nce(const Query& query, const Keys& keys, const Temperature&
   const auto logits = call<DivTag>(Source::from(at), cosines, temperature);
   return cross_entropy<Reduction>(logits, iota<0, std::int32_t>(sum<1>(query, at), at), CrossEntropy{}, at);
 }
-/// The same with negatives of its own for all queries: key i against negatives [count, features].
+/// The same with separate negatives [count, features] that all queries share: key i against these negatives.
 template <LossReduction Reduction = LossReduction::mean, TensorArgument Query, TensorArgument Keys,
           TensorArgument Negatives, Operand Temperature = double>
   requires(!detail::TemperatureOperand<Negatives>)

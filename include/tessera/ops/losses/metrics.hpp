@@ -7,16 +7,16 @@
 
 #include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
+#include <tessera/ops/cumulative/cumulative.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/repeat.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/elementwise.hpp>
-#include <tessera/ops/indexing/cumulative.hpp>
 #include <tessera/ops/indexing/gather.hpp>
 #include <tessera/ops/indexing/one_hot.hpp>
-#include <tessera/ops/indexing/sort.hpp>
 #include <tessera/ops/indexing/take_along_dim.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
+#include <tessera/ops/sorting/sort.hpp>
 
 // How often predictions are right. Without gradients.
 
@@ -151,15 +151,15 @@ constexpr auto auroc(const Scores& scores, const Target& target, Here at = Here:
   const auto order = argsort<0>(scores, at);
   const auto sorted = gather<0>(scores, order, at);
   const auto positive = cast<double>(gather<0>(cast<std::int32_t>(not_equal(target, 0, at), at), order, at), at);
-  // The first and the last place of the scores that equal each score.
-  const auto place = cast<double>(iota<0, std::int32_t>(sorted, at), at);
-  const auto count = cast<double>(sum(ones_like(place, at), at), at);
+  // The first and the last position of the scores that equal each score.
+  const auto position = cast<double>(iota<0, std::int32_t>(sorted, at), at);
+  const auto count = cast<double>(sum(ones_like(position, at), at), at);
   const auto differs = [&](const auto& other) { return not_equal(sorted, other, at); };
-  const auto first =
-      cummax<0>(select(logical_or(differs(roll<0>(sorted, 1, at)), equal(place, 0.0, at), at), place, 0.0, at), at);
+  const auto first = cummax<0>(
+      select(logical_or(differs(roll<0>(sorted, 1, at)), equal(position, 0.0, at), at), position, 0.0, at), at);
   const auto last = cummin<0, CumulativeOptions{.reverse = true}>(
-      select(logical_or(differs(roll<0>(sorted, -1, at)), equal(place, call<SubTag>(source, count, 1.0), at), at),
-             place, count, at),
+      select(logical_or(differs(roll<0>(sorted, -1, at)), equal(position, call<SubTag>(source, count, 1.0), at), at),
+             position, count, at),
       at);
   const auto positives = sum(positive, at);
   const auto negatives = call<SubTag>(source, count, positives);

@@ -71,7 +71,7 @@ constexpr auto binomial_by_rejection(const N& n, const P& p, const Key& key, Her
 /// How many of `count` trials succeed that each succeed with the given probability (torch.binomial,
 /// jax.random.binomial), in the element type of the probabilities. The count is a number or a tensor of whole numbers,
 /// which is broadcast against the probabilities. NaN for a count below 0 and a probability outside of [0, 1]. Computed
-/// in double, inside of a traced function. No gradient. Costs two loops, of 60 and of 32 steps. Key and stream: as of
+/// in double, inside of a traced function. No gradient. Costs two loops, of 60 and of 32 steps. Key and stream: as for
 /// uniform_like, of which streams 2 Stream and 2 Stream + 1 are used. Errors: shape_mismatch. No communication. Source:
 /// Hoermann, Journal of Statistical Computation and Simulation 46 (1993).
 template <std::uint32_t Stream = 0, Operand Count, TensorArgument P, class Key>

@@ -11,7 +11,7 @@
 #include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/ops/stop_gradient.hpp>
 
-// Draws that are functions of exponential, normal and Gumbel draws. Key, stream and communication: as of uniform_like.
+// Draws that are functions of exponential, normal and Gumbel draws. Key, stream and communication: as for uniform_like.
 
 namespace tessera {
 

@@ -7,6 +7,7 @@
 #include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/random/random.hpp>
+#include <tessera/ops/random/random_draw.hpp>
 
 // Dropout of whole features, and dropout that keeps mean and variance.
 
@@ -26,12 +27,12 @@ template <int Rank, std::uint32_t Stream> struct FeatureDropoutTag {
     // Of the numbers of examples and of features the shape of the draws is made; no element of x is read for them.
     const auto line = [&](int dim) {
       const int own = x.shifted(dim, Rank);
-      const Value counting = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(x, own).id});
+      const Value counting = build::arange(build::extent(x, own));
       return build::insert_singletons(counting, ((1u << x.rank()) - 1) & ~(1u << own), x.rank());
     };
     Value like = line(0) + line(Rank - 1);
     for (int d = 0; d < x.leading(Rank); ++d) {
-      const Value counting = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(x, d).id});
+      const Value counting = build::arange(build::extent(x, d));
       like = like + build::insert_singletons(counting, ((1u << x.rank()) - 1) & ~(1u << d), x.rank());
     }
     const Value kept =
@@ -52,9 +53,9 @@ template <std::uint32_t Stream> struct AlphaDropoutTag {
     // At a rate of 1 all elements are dropped, and 0 stands for the infinite factor.
     const Value some = build::greater(keep, rate.number(0));
     const Value squared = (rate * (lowest * lowest) + 1.0) * build::select(some, keep, one);
-    const Value scale = build::select(some, 1.0 / build::unary(Op::sqrt, squared), rate.number(0));
+    const Value scale = build::select(some, 1.0 / build::sqrt(squared), rate.number(0));
     const Value draw = build::random(x, key, {Distribution::uniform, Stream});
-    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
+    const Value kept = build::greater_equal(draw, build::cast(rate, draw.dtype()));
     const DType type = computed_as(x.dtype());
     const Value own = build::select(kept, build::cast(x, type), draw.number(lowest, type));
     return build::cast(own * build::cast(scale, type) - build::cast(scale * rate * lowest, type), x.dtype());
@@ -65,7 +66,7 @@ template <std::uint32_t Stream> struct AlphaDropoutTag {
 
 /// Dropout of whole features: of x [batch, spatial..., features] each feature of each example is 0 with probability
 /// `rate`, in all of its elements, and x / (1 - rate) otherwise (F.dropout1d, dropout2d, dropout3d, with features
-/// last). In all else as dropout.
+/// last). Otherwise as dropout.
 template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key = detail::NoKey>
 constexpr auto dropout1d(const X& x, const Rate& rate, const Key& key = {}, Here at = Here::current()) {
   return call<detail::FeatureDropoutTag<3, Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
@@ -79,9 +80,9 @@ constexpr auto dropout3d(const X& x, const Rate& rate, const Key& key = {}, Here
   return call<detail::FeatureDropoutTag<5, Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }
 
-/// Dropout for networks with ts::selu (F.alpha_dropout): mean and variance of x stay 0 and 1. Dropped elements are
-/// the lowest value of selu, then all are scaled and shifted. At a rate of 1 the result is 0. In all else as dropout.
-/// Source: Klambauer et al., Self-Normalizing Neural Networks, 2017.
+/// Dropout for networks with ts::selu (F.alpha_dropout): mean and variance of x stay 0 and 1. Dropped elements are the
+/// lowest value of selu, then all are scaled and shifted. At a rate of 1 the result is 0. Otherwise as dropout. Source:
+/// Klambauer et al., Self-Normalizing Neural Networks, 2017.
 template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key = detail::NoKey>
 constexpr auto alpha_dropout(const X& x, const Rate& rate, const Key& key = {}, Here at = Here::current()) {
   return call<detail::AlphaDropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));

@@ -8,6 +8,7 @@
 #include <tessera/ops/gradient_rows.hpp>
 #include <tessera/ops/random/key_rows.hpp>
 #include <tessera/ops/random/random.hpp>
+#include <tessera/ops/random/random_draw.hpp>
 #include <tessera/ops/random/random_draws.hpp>
 #include <tessera/ops/stop_gradient.hpp>
 
@@ -59,7 +60,7 @@ template <std::uint32_t Stream> struct GammaTag {
 
 /// Draws of the gamma distribution with the given concentrations, above 0, and rate 1 (jax.random.gamma,
 /// torch._standard_gamma): of mean a and variance a. Divide by another rate. The shape is that of the concentrations.
-/// No gradient. NaN for a concentration below 0. Costs thirteen draws an element. Key, stream and communication: as of
+/// No gradient. NaN for a concentration below 0. Costs thirteen draws an element. Key, stream and communication: as for
 /// uniform_like. Source: Marsaglia, Tsang, ACM TOMS 26 (2000).
 template <std::uint32_t Stream = 0, TensorArgument A, class Key = detail::NoKey>
 constexpr auto gamma(const A& concentration, const Key& key = {}, Here at = Here::current()) {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include <tessera/base/philox.hpp>
+#include <tessera/base/integers/philox.hpp>
 #include <tessera/ops/elementwise/each_element.hpp>
 #include <tessera/ops/elementwise/elementwise_operation.hpp>
 

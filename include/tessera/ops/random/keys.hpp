@@ -60,9 +60,9 @@ struct FoldInTag {
 
 /// The key that ts::fold_in gives for a number which is known only when a step runs, such as the index of a
 /// ts::fori_loop or a slice of the xs of a ts::scan. This key is an i64 tensor of rank 0: it can be folded in and split
-/// again, be part of a carry or of xs, and every function that draws takes it. Draws with it depend on the key alone,
-/// as in JAX: a step of a loop draws what the same call draws outside of the loop. (A key that is a ts::Scalar gives
-/// every step of a loop, and every layer of a ts::Stack, draws of its own.) No communication.
+/// again, be part of a carry or of xs, and every function that draws takes it. Draws with it depend only on the key, as
+/// in JAX: a step of a loop draws what the same call draws outside of the loop. (A key that is a ts::Scalar gives every
+/// step of a loop, and every layer of a ts::Stack, draws of its own.) No communication.
 ///
 ///     ts::fori_loop(0, 10, [&](const auto& i, const auto& x) { return ts::dropout(x, 0.1, ts::fold_in(key, i)); }, x);
 template <Operand Key, Operand N>
@@ -103,7 +103,7 @@ struct SplitKeyTag {
   static constexpr Value emit(Value context, Value key, Value count) {
     key = build::cast(key.at(context.source), DType::i64);
     count = as_size(count).at(context.source);
-    const Value numbers = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
+    const Value numbers = build::arange(count);
     const Value stream = build::apply<ops::FoldInOp>(key, key.integer(kernels::split_stream, DType::i64));
     return build::apply<ops::FoldInOp>(stream, build::cast(numbers, DType::i64));
   }

@@ -6,11 +6,11 @@
 #include <type_traits>
 
 #include <tessera/graph/trace/function_call.hpp>
+#include <tessera/ops/cumulative/cumulative.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/functional.hpp>
-#include <tessera/ops/indexing/cumulative.hpp>
-#include <tessera/ops/indexing/sort.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
+#include <tessera/ops/sorting/sort.hpp>
 
 // Which tokens a language model may draw: logits [..., classes], of which all but some become -infinity. Of equal
 // logits either all are kept or none.
@@ -35,7 +35,7 @@ template <NumberRule Rule> struct ShareTag {
 }  // namespace detail
 
 /// The k highest logits of each row (TopKLogitsWarper of Hugging Face). Errors: shape_mismatch for k above the number
-/// of classes, option for a number k below 1. Communication: split classes are made whole, as of sort.
+/// of classes, option for a number k below 1. Communication: split classes are made whole, as for sort.
 template <TensorArgument X, SizeOperand K>
 constexpr auto top_k_logits(const X& x, const K& k, Here at = Here::current()) {
   const detail::FunctionCall named("top_k_logits", x);

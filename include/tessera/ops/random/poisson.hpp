@@ -74,7 +74,7 @@ constexpr auto poisson_by_rejection(const Rate& rate, const Key& key, Here at) {
 
 /// Draws of the Poisson distribution with the given rates (torch.poisson, jax.random.poisson), in the element type of
 /// the rates: whole numbers of mean and variance `rate`. NaN for a rate below 0. Computed in double, inside of a traced
-/// function. No gradient. Costs two loops, of 60 and of 24 steps. Key and stream: as of uniform_like, of which streams
+/// function. No gradient. Costs two loops, of 60 and of 24 steps. Key and stream: as for uniform_like, of which streams
 /// 2 Stream and 2 Stream + 1 are used. No communication. Source: Hoermann, Insurance: Mathematics and Economics 12
 /// (1993).
 template <std::uint32_t Stream = 0, TensorArgument Rate, class Key>

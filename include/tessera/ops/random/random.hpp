@@ -7,6 +7,7 @@
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/random/keys.hpp>
+#include <tessera/ops/random/random_draw.hpp>
 
 namespace tessera {
 
@@ -138,7 +139,7 @@ template <std::uint32_t Stream> struct DropoutTag {
     rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::rate);
     const Value draw = build::random(x, key, {Distribution::uniform, Stream});
     const Value scale = build::cast(build::dropout_scale(rate), x.dtype());
-    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
+    const Value kept = build::greater_equal(draw, build::cast(rate, draw.dtype()));
     const Value scaled = x * scale;
     return build::select(kept, scaled, x.number(0));
   }

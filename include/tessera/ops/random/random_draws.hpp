@@ -4,11 +4,11 @@
 
 #include <tessera/ops/elementwise/special.hpp>
 #include <tessera/ops/indexing/one_hot.hpp>
-#include <tessera/ops/indexing/sort.hpp>
 #include <tessera/ops/random/random.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
+#include <tessera/ops/sorting/sort.hpp>
 
-// Draws that are computed from uniform ones. As those, they depend on the key, the stream and the global index alone.
+// Draws that are computed from uniform ones. As those, they depend only on the key, the stream and the global index.
 
 namespace tessera {
 
@@ -66,8 +66,8 @@ template <class T, std::uint32_t Stream, bool Follows> struct RandintTag {
     low = build::cast(low.at(context.source), DType::i64);
     const Value count = build::cast(high.at(context.source), DType::i64) - low;
     const Value offset = build::cast(draw * build::cast(count, DType::f64), DType::i64);
-    const Value below = build::binary(Op::minimum, offset, count - count.number(1));  // the product may round up
-    return build::cast(build::binary(Op::maximum, below, below.number(0)) + low, dtype_v<T>);
+    const Value below = build::minimum(offset, count - count.number(1));  // the product may round up
+    return build::cast(build::maximum(below, below.number(0)) + low, dtype_v<T>);
   }
 };
 
@@ -84,17 +84,15 @@ template <class D, std::uint32_t Stream, bool Follows> struct InverseTag {
 };
 /// A draw that is never 0, where the inverse would be infinite: f32 draws are multiples of 2^-24.
 constexpr Value above_zero_draw(Value uniform) {
-  return build::binary(Op::maximum, uniform, uniform.number(uniform.dtype() == DType::f64 ? 0x1p-54 : 0x1p-25));
+  return build::maximum(uniform, uniform.number(uniform.dtype() == DType::f64 ? 0x1p-54 : 0x1p-25));
 }
 struct Gumbel {
-  static constexpr Value draw(Value uniform) {
-    return -build::unary(Op::log, -build::unary(Op::log, above_zero_draw(uniform)));
-  }
+  static constexpr Value draw(Value uniform) { return -build::log(-build::log(above_zero_draw(uniform))); }
 };
 struct Laplace {
   static constexpr Value draw(Value uniform) {
     const Value centred = above_zero_draw(uniform) * 2.0 - 1.0;
-    return -(build::unary(Op::sign, centred) * build::apply<ops::Log1pOp>(-build::unary(Op::abs, centred)));
+    return -(build::sign(centred) * build::apply<ops::Log1pOp>(-build::abs(centred)));
   }
 };
 struct Cauchy {
@@ -105,7 +103,7 @@ struct Cauchy {
 struct Logistic {
   static constexpr Value draw(Value uniform) {
     const Value above = above_zero_draw(uniform);
-    return build::unary(Op::log, above) - build::apply<ops::Log1pOp>(-above);
+    return build::log(above) - build::apply<ops::Log1pOp>(-above);
   }
 };
 struct Rademacher {
@@ -118,7 +116,7 @@ struct TruncatedNormal {
     const double root = 1.41421356237309504880;
     const Value from = build::apply<ops::ErfOp>(lower * (1 / root)), to = build::apply<ops::ErfOp>(upper * (1 / root));
     const Value normal = build::apply<ops::ErfinvOp>(from + (to - from) * uniform) * root;
-    return build::binary(Op::minimum, build::binary(Op::maximum, normal, lower), upper);
+    return build::minimum(build::maximum(normal, lower), upper);
   }
 };
 
@@ -133,10 +131,10 @@ template <int Rank, bool Repeated> struct LogWeightsTag {
   };
   static constexpr Value emit(Value context, Value weights, Value count) {
     weights = weights.at(context.source);
-    const Value logs = build::unary(Op::log, build::cast(weights, computed_as(weights.dtype())));
+    const Value logs = build::log(build::cast(weights, computed_as(weights.dtype())));
     if (!Repeated) return logs;
     const int rank = logs.rank() + 1;
-    const Value samples = logs.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id});
+    const Value samples = build::arange(as_size(count).at(logs.source));
     const Value zeros = build::cast(build::insert_singletons(samples, 0b10u, 2) * 0.0, logs.dtype());
     return build::insert_singletons(logs, 1u << (rank - 2), rank) + zeros;
   }
@@ -163,7 +161,7 @@ template <int Rank, int D, std::uint32_t Stream> struct PermutationTag {
   static constexpr Value emit(Value context, Value x, Value key) {
     x = x.at(context.source);
     const Value size = build::extent(x, x.shifted(D, Rank));
-    const Value shape = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
+    const Value shape = build::arange(size);
     return build::argsort(build::uniform(build::cast(shape, DType::f64), key, Stream), 0, Order::ascending, DType::i32);
   }
 };
@@ -171,7 +169,7 @@ template <int Rank, int D, std::uint32_t Stream> struct PermutationTag {
 }  // namespace detail
 
 /// Bools that are true with the given probabilities (torch.bernoulli, jax.random.bernoulli). Key, stream and
-/// communication of all draws of this header: as of uniform_like.
+/// communication of all draws of this header: as for uniform_like.
 template <std::uint32_t Stream = 0, TensorArgument P, class Key = detail::NoKey>
 constexpr auto bernoulli(const P& probabilities, const Key& key = {}, Here at = Here::current()) {
   return call<detail::BernoulliTag<Stream>>(Source::from(at), probabilities, detail::drawn_from(key));

@@ -49,7 +49,8 @@ template <std::uint32_t Stream> struct StochasticRoundTag {
 /// when rounded to nearest: 256 + 0.25 is 256 in seven of eight draws, and 258 in the eighth.
 ///
 /// Numbers that bf16 has, infinities and NaN stay as they are; a number beyond the largest of bf16 is rounded to
-/// nearest, as are denormal numbers. The gradient is that of a cast. Key, stream and communication: as of uniform_like.
+/// nearest, as are denormal numbers. The gradient is that of a cast. Key, stream and communication: as for
+/// uniform_like.
 template <std::uint32_t Stream = 0, TensorArgument X, class Key = detail::NoKey>
 constexpr auto stochastic_round(const X& x, const Key& key = {}, Here at = Here::current()) {
   return call<detail::StochasticRoundTag<Stream>>(Source::from(at), x, detail::drawn_from(key));

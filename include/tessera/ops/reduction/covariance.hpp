@@ -21,11 +21,11 @@ struct OverObservationsTag {
   static constexpr Value emit(Value context, Value sums, Value x, Value correction) {
     sums = sums.at(context.source);
     const Value count = build::cast(build::extent(x, x.shifted(1, 2)), sums.dtype());
-    return sums / build::binary(Op::maximum, count - build::cast(correction, sums.dtype()), sums.number(0));
+    return sums / build::maximum(count - build::cast(correction, sums.dtype()), sums.number(0));
   }
 };
 
-/// Covariances over the roots of the two elements of the diagonal that stand in the same row and column.
+/// Covariances divided by the square roots of the diagonal elements of the same row and of the same column.
 struct CorrelationTag {
   template <class C> using result = C;
   static constexpr Value emit(Value context, Value c) {
@@ -33,9 +33,7 @@ struct CorrelationTag {
     const int row = c.rank() - 2, column = c.rank() - 1;
     const Value on = build::equal(build::iota(c, row, DType::i64), build::iota(c, column, DType::i64));
     const Value variances = build::select(on, c, c.number(0));
-    const auto deviations = [&](int dim) {
-      return build::unary(Op::sqrt, build::reduce(Op::sum, variances, 1u << dim, true));
-    };
+    const auto deviations = [&](int dim) { return build::sqrt(build::sum_of(variances, 1u << dim, true)); };
     return ClampTag::emit(context, c / deviations(column) / deviations(row), c.number(-1), c.number(1));
   }
 };
@@ -43,7 +41,7 @@ struct CorrelationTag {
 }  // namespace detail
 
 /// The covariances of the rows of x [variables, observations] (torch.cov, jnp.cov): [variables, variables], symmetric.
-/// Sums of products are divided by the number of observations less the correction; NaN where that is 0. Of integers
+/// Sums of products are divided by the number of observations less the correction; NaN where that is 0. Integers give
 /// f32. Communication: if observations are split an all-reduce of the means and one of the result.
 ///
 ///     const auto c = ts::cov(samples);  // the variances are on the diagonal

@@ -4,13 +4,13 @@
 
 #include <type_traits>
 
+#include <tessera/ops/cumulative/cumulative.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/data_movement/slicing_rows.hpp>
 #include <tessera/ops/elementwise/arithmetic.hpp>
 #include <tessera/ops/elementwise/composition.hpp>
-#include <tessera/ops/indexing/cumulative.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 
 // Differences of neighbours along a dim, and integrals of samples.
@@ -32,14 +32,14 @@ template <int Rank, int D, bool Mean> struct NeighboursTag {
     // A dim of static extent 1 cannot become empty, one with the extent 1 can.
     if (x.is_singleton(dim)) x = build::pad_to(x, dim, x.integer(0, DType::i64), x.integer(1, DType::i64));
     const Value n = build::extent(x, dim), none = x.integer(0, DType::i64);
-    const Value first = build::binary(Op::minimum, n, x.integer(1, DType::i64));  // an empty dim stays empty
+    const Value first = build::minimum(n, x.integer(1, DType::i64));  // an empty dim stays empty
     const Value later = build::slice(x, dim, first, n - first), earlier = build::slice(x, dim, none, n - first);
     if (Mean) return (later + earlier) * 0.5;
-    return x.dtype() == dtype_v<bool> ? build::binary(Op::not_equal, later, earlier) : later - earlier;
+    return x.dtype() == dtype_v<bool> ? build::not_equal(later, earlier) : later - earlier;
   }
 };
 
-/// x with singleton dims behind its own.
+/// x with singleton dims after its own dims.
 template <int Count, TensorArgument X> constexpr auto with_singletons(const X& x, Here at) {
   if constexpr (Count == 0)
     return x;
@@ -66,7 +66,7 @@ template <int D, TensorArgument Y, Operand S> constexpr auto trapezoids(const Y&
 }  // namespace detail
 
 /// The differences of neighbours along dim D, `Times` times over (torch.diff, jnp.diff): of [1, 4, 9] it is [3, 5], and
-/// of order 2 it is [2]. The dim becomes shorter by one each time; an empty one stays empty. Of bools it says whether
+/// of order 2 it is [2]. The dim becomes shorter by one each time; an empty one stays empty. For bools it says whether
 /// neighbours differ; integers wrap around. Communication: along a split dim, as slice.
 ///
 ///     const auto steps = ts::diff<0>(positions);
@@ -81,8 +81,8 @@ template <int D = -1, int Times = 1, TensorArgument X> constexpr auto diff(const
 
 /// The integral of samples along dim D by the trapezoidal rule (torch.trapezoid, jnp.trapezoid); 0 of fewer than two
 /// samples. The second operand is the distance of neighbours, a number, or the points: a vector, or a tensor of the
-/// rank of the samples that is broadcast. The result lacks the dim; of integers it is f32. Errors: shape_mismatch,
-/// which names the product of the means and the widths of neighbours. Communication: as slice and sum.
+/// rank of the samples that is broadcast. The result lacks the dim; integers give f32. Errors: shape_mismatch, which
+/// names the product of the means and the widths of neighbours. Communication: as slice and sum.
 ///
 ///     const auto area = ts::trapezoid<-1>(y, 0.1);
 template <int D = -1, TensorArgument Y, Operand S = double>
@@ -90,7 +90,7 @@ constexpr auto trapezoid(const Y& y, const S& spacing = 1.0, Here at = Here::cur
   constexpr int dim = detail::checked_dim<D, Y::rank>();
   return sum<dim>(detail::trapezoids<dim>(y, spacing, at), at);
 }
-/// The integral up to each sample but the first (torch.cumulative_trapezoid): the dim is shorter by one. In all else as
+/// The integral up to each sample but the first (torch.cumulative_trapezoid): the dim is shorter by one. Otherwise as
 /// trapezoid. Communication: as slice and cumsum.
 template <int D = -1, TensorArgument Y, Operand S = double>
 constexpr auto cumulative_trapezoid(const Y& y, const S& spacing = 1.0, Here at = Here::current()) {

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include <tessera/graph/trace/composed_call.hpp>
+#include <tessera/graph/trace/expression/composed_call.hpp>
 #include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
@@ -49,7 +49,7 @@ constexpr auto cdist(const A& a, const B& b, const P& p = 2, Here at = Here::cur
   static_assert(A::rank >= 2 && B::rank >= 2, "tessera: cdist takes rows, tensors of rank 2 or more");
   return norm<-1>(call<SubTag>(Source::from(at), unsqueeze<-2>(a, at), unsqueeze<-3>(b, at)), p, at);
 }
-/// The distances of each pair of rows of a matrix [N, D], as of cdist (F.pdist): a vector of N (N - 1) / 2, of rows 0
+/// The distances of each pair of rows of a matrix [N, D], as in cdist (F.pdist): a vector of N (N - 1) / 2, of rows 0
 /// and 1, 0 and 2, and so on. Communication: as masked_select.
 template <TensorArgument X, NumberOperand P = int>
 constexpr auto pdist(const X& x, const P& p = 2, Here at = Here::current()) {

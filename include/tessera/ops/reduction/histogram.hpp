@@ -14,15 +14,15 @@ namespace tessera {
 namespace detail {
 
 /// The sum of the weights of each bin, [count], or for leading dims of the weights [leading..., count]. `bins` has the
-/// shape of the weights; a bin outside of [0, count) is left out: it is added behind the last bin, which is cut off.
-/// Sums of floating-point weights are f64, since all elements may be in one bin.
+/// shape of the weights; a bin outside of [0, count) is left out: it is added to an additional last bin, which is cut
+/// off. Sums of floating-point weights are f64, since all elements may be in one bin.
 template <int Rank> constexpr Value sums_of_bins(Value bins, Value weights, Value count) {
   bins = build::cast(bins, DType::i64);
   count = as_size(count).at(bins.source);
   weights = build::cast(weights, is_floating(weights.dtype()) ? DType::f64 : summed_as(weights.dtype()));
   bins = build::select(IsInsideTag<1, 0>::of(bins, count), bins, count);
   const Value size = count + count.number(1);
-  Value table = bins.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
+  Value table = build::arange(size);
   const int lead = weights.leading(Rank);
   Value sums{};
   if (lead == 0) {
@@ -83,11 +83,8 @@ template <int Rank> struct HistogramTag {
     bin = build::select(build::less(bin, zero), zero, bin);
     bin = build::select(build::less(x, edge(bin)), bin - 1.0, bin);
     const Value next = bin + 1.0;
-    bin = build::select(
-        build::binary(Op::logical_and, build::less(next, size), build::binary(Op::greater_equal, x, edge(next))), next,
-        bin);
-    const Value inside = build::binary(Op::logical_and, build::binary(Op::greater_equal, x, low),
-                                       build::binary(Op::less_equal, x, high));
+    bin = build::select(build::logical_and(build::less(next, size), build::greater_equal(x, edge(next))), next, bin);
+    const Value inside = build::logical_and(build::greater_equal(x, low), build::less_equal(x, high));
     return counts_of_bins<Rank>(build::cast(build::select(inside, bin, bin.number(-1)), DType::i64), count);
   }
 };

@@ -33,7 +33,7 @@ struct LocalResponseNormTag {
     const int dim = x.rank() - 1;
     const Value count = as_size(size), one = count.number(1), before = count / count.number(2);
     const build::PatchDim window{count, one, one, before, count - one - before};
-    const Value sum = build::reduce(Op::sum, build::patches(x * x, dim, 1, &window), 2u << dim, false);
+    const Value sum = build::sum_of(build::patches(x * x, dim, 1, &window), 2u << dim, false);
     const auto number = [&](Value v) { return build::cast(v, x.dtype()); };
     const Value scale = sum * number(build::cast(alpha, DType::f64) / build::cast(count, DType::f64)) + number(k);
     return build::cast(x / build::binary(Op::pow, scale, number(beta)), type);
@@ -43,8 +43,8 @@ struct LocalResponseNormTag {
 }  // namespace detail
 
 /// x over (k + alpha times the mean of the squares of `size` neighbouring features, zeros beyond the ends) to the power
-/// of beta (F.local_response_norm, with features last). Of an even size there is one more neighbour in front than
-/// behind. Errors: shape_mismatch for a size below 1. Communication: along split features a halo.
+/// of beta (F.local_response_norm, with features last). Of an even size there is one more neighbour before the feature
+/// than after it. Errors: shape_mismatch for a size below 1. Communication: along split features a halo.
 ///
 ///     const auto y = ts::local_response_norm(x, {.size = 5});
 template <TensorArgument X>

@@ -15,12 +15,12 @@ namespace tessera {
 
 namespace detail {
 
-constexpr Value is_nan(Value x) { return build::binary(Op::not_equal, x, x); }
+constexpr Value is_nan(Value x) { return build::not_equal(x, x); }
 /// x with a number in place of NaN; integers stay.
 constexpr Value without_nan(Value x, double number) {
   return is_floating(x.dtype()) ? build::select(is_nan(x), x.number(number), x) : x;
 }
-/// What an extreme is reduced from: infinity for the smallest.
+/// The initial value of an extreme: infinity for the smallest element.
 template <class Extreme> constexpr double least_extreme() {
   const double infinity = std::numeric_limits<double>::infinity();
   return std::is_same_v<Extreme, ops::MaxOp> ? -infinity : infinity;
@@ -45,8 +45,8 @@ template <bool Keep, int... Dims> struct NanMean {
     set <<= x.rank() - rank;
     x = build::cast(x.at(context.source), computed_as(type));
     const Value zero = x.number(0), nan = is_nan(x);
-    const Value count = build::reduce(Op::sum, build::select(nan, zero, x.number(1)), set, Keep);
-    return build::cast(build::reduce(Op::sum, build::select(nan, zero, x), set, Keep) / count, type);
+    const Value count = build::sum_of(build::select(nan, zero, x.number(1)), set, Keep);
+    return build::cast(build::sum_of(build::select(nan, zero, x), set, Keep) / count, type);
   }
 };
 
@@ -70,7 +70,7 @@ template <class Extreme, bool Keep, int... Dims> struct NanExtreme {
     // NaN where all elements are, and not where there are none.
     set <<= x.rank() - rank;
     const Value numbers = build::select(is_nan(x), x.number(0, DType::i32), x.number(1, DType::i32));
-    const Value any = build::reduce(Op::max, numbers, set, Keep);
+    const Value any = build::max_of(numbers, set, Keep);
     return build::select(build::equal(any, any.number(0)), found.number(std::numeric_limits<double>::quiet_NaN()),
                          found);
   }
@@ -84,13 +84,12 @@ template <int Rank, bool Root, bool Keep, int... Dims> struct NanVarianceTag {
     const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
     x = build::cast(x.at(context.source), computed_as(type));
     const Value zero = x.number(0), one = x.number(1), nan = is_nan(x);
-    const Value count = build::reduce(Op::sum, build::select(nan, zero, one), set, true);
+    const Value count = build::sum_of(build::select(nan, zero, one), set, true);
     // A line of NaNs is divided by 1: 0 / 0 would be NaN in its gradient.
-    const Value mean =
-        build::reduce(Op::sum, build::select(nan, zero, x), set, true) / build::binary(Op::maximum, count, one);
+    const Value mean = build::sum_of(build::select(nan, zero, x), set, true) / build::maximum(count, one);
     const Value off = build::select(nan, zero, x - mean);
-    const Value divisor = build::binary(Op::maximum, count - build::cast(correction, x.dtype()), zero);
-    const Value variance = build::reduce(Op::sum, off * off, set, true) / divisor;
+    const Value divisor = build::maximum(count - build::cast(correction, x.dtype()), zero);
+    const Value variance = build::sum_of(off * off, set, true) / divisor;
     const Value made = build::cast(Root ? flat_root(variance) : variance, type);
     return Keep ? made : build::drop_singletons(made, set);
   }
@@ -106,21 +105,21 @@ template <class Extreme, class Index, bool Keep, int... Dims> struct NanArgReduc
     x = x.at(context.source);
     set <<= x.rank() - rank;
     const Value most = build::reduce(ops::op_v<Extreme>, without_nan(x, least_extreme<Extreme>()), set, true);
-    const Value found = R::first_of(x, build::binary(Op::equal, x, most), set);
+    const Value found = R::first_of(x, build::equal(x, most), set);
     return build::select(build::equal(found, found.number(R::past_all)), found.number(-1), found);
   }
 };
 
 }  // namespace detail
 
-/// The sum of the elements that are not NaN, whose gradient is 0 where elements are NaN. In all else as `sum`.
+/// The sum of the elements that are not NaN, whose gradient is 0 where elements are NaN. Otherwise as `sum`.
 template <int... Dims, TensorArgument X> constexpr auto nansum(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::NanSum<false, Dims...>>(x, at);
 }
 template <int... Dims, TensorArgument X> constexpr auto nansum(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::NanSum<true, Dims...>>(x, at);
 }
-/// The mean of the elements that are not NaN; NaN where all are. In all else as `mean`.
+/// The mean of the elements that are not NaN; NaN where all are. Otherwise as `mean`.
 template <int... Dims, TensorArgument X> constexpr auto nanmean(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::NanMean<false, Dims...>>(x, at);
 }
@@ -128,7 +127,7 @@ template <int... Dims, TensorArgument X> constexpr auto nanmean(const X& x, Keep
   return detail::reduce_by<detail::NanMean<true, Dims...>>(x, at);
 }
 /// The largest, the smallest of the elements that are not NaN; NaN where all are (jnp.nanmax, jnp.nanmin). The gradient
-/// is that of `max` and `min`, 0 where elements are NaN. In all else as `max`.
+/// is that of `max` and `min`, 0 where elements are NaN. Otherwise as `max`.
 template <int... Dims, TensorArgument X> constexpr auto nanmax(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::NanExtreme<ops::MaxOp, false, Dims...>>(x, at);
 }
@@ -141,15 +140,15 @@ template <int... Dims, TensorArgument X> constexpr auto nanmin(const X& x, Here 
 template <int... Dims, TensorArgument X> constexpr auto nanmin(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::NanExtreme<ops::MinOp, true, Dims...>>(x, at);
 }
-/// The product of the elements that are not NaN (jnp.nanprod); 1 where all are. In all else as `prod`.
+/// The product of the elements that are not NaN (jnp.nanprod); 1 where all are. Otherwise as `prod`.
 template <int... Dims, TensorArgument X> constexpr auto nanprod(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::NanProd<false, Dims...>>(x, at);
 }
 template <int... Dims, TensorArgument X> constexpr auto nanprod(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::NanProd<true, Dims...>>(x, at);
 }
-/// The variance of the elements that are not NaN, by their number less the correction, which is 1 as of `var`;
-/// jnp.nanvar's default is 0. NaN where no more elements than the correction are. In all else as `var` and `std`.
+/// The variance of the elements that are not NaN, by their number less the correction, which is 1 as for `var`;
+/// jnp.nanvar's default is 0. NaN where no more elements than the correction are. Otherwise as `var` and `std`.
 template <int... Dims, TensorArgument X, NumberOperand Correction = int>
 constexpr auto nanvar(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   return call<detail::NanVarianceTag<X::rank, false, false, Dims...>>(Source::from(at), x, correction);
@@ -167,7 +166,7 @@ constexpr auto nanstd(const X& x, KeepDims, const Correction& correction = 1, He
   return call<detail::NanVarianceTag<X::rank, true, true, Dims...>>(Source::from(at), x, correction);
 }
 /// The index of the largest (smallest) element that is not NaN, along one dim or among all elements; -1 where all are
-/// NaN, as of jnp.nanargmax. In all else as `argmax`: `nanargmax<-1>(x)`, `nanargmin<0, std::int64_t>(x)`.
+/// NaN, as for jnp.nanargmax. Otherwise as `argmax`: `nanargmax<-1>(x)`, `nanargmin<0, std::int64_t>(x)`.
 template <int D, Element Index = std::int32_t, TensorArgument X>
 constexpr auto nanargmax(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::NanArgReduce<ops::MaxOp, Index, false, D>>(x, at);

@@ -5,9 +5,9 @@
 #include <type_traits>
 
 #include <tessera/ops/contraction/convolution.hpp>
+#include <tessera/ops/custom/given_gradient.hpp>
 #include <tessera/ops/data_movement/slice_scatter.hpp>
 #include <tessera/ops/functional.hpp>
-#include <tessera/ops/given_gradient.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
 
 // Norms of [batch, ..., features] over other dims than the last; layer_norm and rms_norm are in ops/functional.hpp.
@@ -132,7 +132,7 @@ template <int Rank, NormOver Over, Moment Of> struct FeatureMomentTag {
     const build::Moments m = build::moments(x, part, dims);
     if (Of == Moment::mean) return of_all_images(x, m.first + m.rest, dims);
     const Value count = build::element_count(x, dims), one = x.number(1, DType::i64);
-    const Value divisor = build::binary(Op::maximum, count - one, one);
+    const Value divisor = build::maximum(count - one, one);
     const Value ratio = build::cast(count, x.dtype()) / build::cast(divisor, x.dtype());
     return of_all_images(x, m.variance * ratio, dims);
   }
@@ -142,7 +142,7 @@ template <int Rank, NormOver Over, Moment Of> struct FeatureMomentTag {
     if (Over == NormOver::batch) return build::drop_singletons(moment, dims);
     const unsigned images = 1u << x.leading(Rank);
     const Value count = build::cast(build::element_count(x, images), x.dtype());
-    return build::drop_singletons(build::reduce(Op::sum, moment, images, true) / count, dims | images);
+    return build::drop_singletons(build::sum_of(moment, images, true) / count, dims | images);
   }
 };
 
@@ -155,7 +155,7 @@ template <int Rank> struct GivenNormTag {
     const DType type = x.dtype();
     x = build::cast(x.at(context.source), computed_as(type));
     const auto as_x = [&](Value v) { return build::cast(v, x.dtype()); };
-    const Value scale = build::unary(Op::rsqrt, as_x(variance) + as_x(eps)) * as_x(gain);
+    const Value scale = build::rsqrt(as_x(variance) + as_x(eps)) * as_x(gain);
     return build::cast((x - as_x(mean)) * scale + as_x(bias), type);
   }
 };
@@ -208,7 +208,7 @@ template <NormOver Over, class X> constexpr auto statistics_of(const X& x, Here 
 }  // namespace detail
 /// The mean and the variance of each feature of x [batch, ..., features] over all other dims: `const auto [mean,
 /// variance] = ts::batch_norm_statistics(x)`. The variance is unbiased, over one element less than there are, as in
-/// PyTorch's running variance, and 0 where there is one. Of bf16 and f16 they are f32. Beside a batch_norm of the same
+/// PyTorch's running variance, and 0 where there is one. For bf16 and f16 they are f32. Beside a batch_norm of the same
 /// x in one program they share its sums and its communication.
 template <TensorArgument X> constexpr auto batch_norm_statistics(const X& x, Here at = Here::current()) {
   return detail::statistics_of<detail::NormOver::batch>(x, at);
@@ -227,7 +227,7 @@ constexpr auto instance_norm(const X& x, const Gain& gain, const Bias& bias, con
   return call<detail::FeatureNormTag<X::rank, detail::NormOver::instance>>(Source::from(at), x, gain, bias, eps);
 }
 /// What the running statistics of instance norm average: the mean and the unbiased variance of each feature of each
-/// image of x [batch, ..., features], averaged over the images. All else as batch_norm_statistics, beside an
+/// image of x [batch, ..., features], averaged over the images. Otherwise as batch_norm_statistics, beside an
 /// instance_norm of the same x; over a split batch an all_reduce of two vectors of features.
 template <TensorArgument X> constexpr auto instance_norm_statistics(const X& x, Here at = Here::current()) {
   return detail::statistics_of<detail::NormOver::instance>(x, at);

@@ -6,15 +6,15 @@
 #include <type_traits>
 
 #include <tessera/graph/trace/function_call.hpp>
+#include <tessera/ops/cumulative/cumulative.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/elementwise.hpp>
-#include <tessera/ops/indexing/cumulative.hpp>
 #include <tessera/ops/indexing/gather.hpp>
-#include <tessera/ops/indexing/sort.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
+#include <tessera/ops/sorting/sort.hpp>
 
 namespace tessera {
 
@@ -35,15 +35,14 @@ struct RankedDim {
   int dim;
   constexpr RankedDim(Value of, int along)
       : x(of), order(build::argsort(of, along, Order::ascending, DType::i32)),
-        nans(
-            build::cast(build::sum_of(build::cast(build::binary(Op::not_equal, of, of), DType::i32), 1u << along, true),
-                        DType::i64)),
+        nans(build::cast(build::sum_of(build::cast(build::not_equal(of, of), DType::i32), 1u << along, true),
+                         DType::i64)),
         dim(along) {}
   /// The number of elements that are not NaN.
   constexpr Value count() const { return build::extent(x, dim) - nans; }
   /// The elements with the given ranks, of which each line has one.
   constexpr Value at(Value rank) const {
-    const Value from_zero = build::binary(Op::maximum, rank, rank.number(0));
+    const Value from_zero = build::maximum(rank, rank.number(0));
     return build::drop_singletons(build::gather(x, dim, build::gather(order, dim, from_zero)), 1u << dim);
   }
   /// A rank, or that of the last element, which is NaN where one is.
@@ -68,18 +67,18 @@ template <int Rank, int D, Interpolation How, bool IgnoresNan> struct QuantileTa
     q = build::checked_cast(q.at(context.source), DType::f64, NumberRule::quantile);
     const RankedDim line(x, x.shifted(D, Rank));
     const Value most = build::cast(line.count() - 1.0, DType::f64), zero = most.number(0);
-    const Value place = build::binary(Op::maximum, build::binary(Op::minimum, q * most, most), zero);
+    const Value position = build::maximum(build::minimum(q * most, most), zero);
     const auto at = [&](Value rank) {
       const Value whole = build::cast(rank, DType::i64);
       return line.at(IgnoresNan ? whole : line.unless_nan(whole));
     };
-    const Value below = build::apply<ops::FloorOp>(place), above = build::apply<ops::CeilOp>(place);
+    const Value below = build::apply<ops::FloorOp>(position), above = build::apply<ops::CeilOp>(position);
     if (How == Interpolation::lower) return at(below);
     if (How == Interpolation::higher) return at(above);
-    if (How == Interpolation::nearest) return at(build::apply<ops::RoundOp>(place));
+    if (How == Interpolation::nearest) return at(build::apply<ops::RoundOp>(position));
     const DType type = computed_as(x.dtype());
     const Value low = build::cast(at(below), type), high = build::cast(at(above), type);
-    const Value part = build::cast(build::drop_singletons(place - below, 1u << line.dim), type);
+    const Value part = build::cast(build::drop_singletons(position - below, 1u << line.dim), type);
     // Equal infinities have no difference.
     const Value way = build::select(build::equal(low, high), low.number(0), high - low);
     const Value between = How == Interpolation::midpoint
@@ -113,9 +112,9 @@ template <int D = -1, TensorArgument X> constexpr auto nanmedian(const X& x, Her
 }
 
 /// The q-quantile along dim D: the element of rank q (n - 1), from 0 for the smallest on, interpolated between its
-/// neighbours: `quantile<-1>(x, 0.9)`, `quantile<0, ts::Interpolation::lower>(x, q)`. NaN where any element is; of
-/// integers f32. Errors: option for a q outside of [0, 1], of a ts::Scalar when the program runs; dim_range for a dim
-/// without elements. In all else as median. `nanquantile` leaves NaNs out.
+/// neighbours: `quantile<-1>(x, 0.9)`, `quantile<0, ts::Interpolation::lower>(x, q)`. NaN where any element is;
+/// integers give f32. Errors: option for a q outside of [0, 1], of a ts::Scalar when the program runs; dim_range for a
+/// dim without elements. Otherwise as median. `nanquantile` leaves NaNs out.
 template <int D = -1, Interpolation How = Interpolation::linear, TensorArgument X, NumberOperand Q>
 constexpr auto quantile(const X& x, const Q& q, Here at = Here::current()) {
   return call<detail::QuantileTag<X::rank, detail::checked_dim<D, X::rank>(), How, false>>(Source::from(at), x, q);
@@ -132,9 +131,9 @@ template <int D, Element Index = std::int32_t, TensorArgument X, SizeOperand K>
 constexpr auto kthvalue(const X& x, const K& k, Here at = Here::current()) {
   const detail::FunctionCall named("kthvalue", x);
   constexpr int dim = detail::checked_dim<D, X::rank>();
-  const auto places = call<detail::RankTag<X::rank, dim, Index>>(Source::from(at), x, Dim(k));
-  const auto values = squeeze<dim>(call<detail::GatherTag<X::rank, dim>>(Source::from(at), x, places), at);
-  const auto indices = squeeze<dim>(places, at);
+  const auto positions = call<detail::RankTag<X::rank, dim, Index>>(Source::from(at), x, Dim(k));
+  const auto values = squeeze<dim>(call<detail::GatherTag<X::rank, dim>>(Source::from(at), x, positions), at);
+  const auto indices = squeeze<dim>(positions, at);
   return KthValue<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(indices)>>{values, indices};
 }
 
@@ -146,10 +145,11 @@ template <int D = -1, TensorArgument X> constexpr auto mode(const X& x, Here at 
   // The sorted elements are runs of equal ones; the length of a run so far is largest at the end of the longest run.
   const auto order = argsort<dim>(x, at);
   const auto sorted = gather<dim>(x, order, at);
-  const auto place = iota<dim, std::int32_t>(order, at);
-  const auto before = gather<dim>(sorted, maximum(call<SubTag>(Source::from(at), place, 1), 0, at), at);
-  const auto starts = select(logical_or(equal(place, 0, at), not_equal(sorted, before, at), at), place, 0, at);
-  const auto last = unsqueeze<dim>(argmax<dim>(call<SubTag>(Source::from(at), place, cummax<dim>(starts, at)), at), at);
+  const auto position = iota<dim, std::int32_t>(order, at);
+  const auto before = gather<dim>(sorted, maximum(call<SubTag>(Source::from(at), position, 1), 0, at), at);
+  const auto starts = select(logical_or(equal(position, 0, at), not_equal(sorted, before, at), at), position, 0, at);
+  const auto last =
+      unsqueeze<dim>(argmax<dim>(call<SubTag>(Source::from(at), position, cummax<dim>(starts, at)), at), at);
   const auto found = gather<dim>(order, last, at);
   const auto values = squeeze<dim>(gather<dim>(x, found, at), at);
   const auto indices = squeeze<dim>(found, at);

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include <tessera/ops/contraction/window_rows.hpp>
+#include <tessera/ops/custom/given_gradient.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/functional.hpp>
-#include <tessera/ops/given_gradient.hpp>
 
 // Pools over N spatial dims of [batch, spatial..., features]: reductions of windows, which are a view of the operand.
 
@@ -26,14 +26,14 @@ template <int N> struct MaxPool {
     return ones;
   }();
 };
-/// Options of an average pool: as of a max pool, with zeros as padding. `count_include_pad`: whether the average counts
-/// these zeros, as in PyTorch by default.
+/// Options of an average pool: as for a max pool, with zeros as padding. `count_include_pad`: whether the average
+/// counts these zeros, as in PyTorch by default.
 template <int N> struct AvgPool {
   std::array<std::int64_t, N> window{}, strides{}, padding{};
   bool count_include_pad = true;
 };
 
-/// Options of a power-average pool: as of a max pool, without padding.
+/// Options of a power-average pool: as for a max pool, without padding.
 template <int N> struct LpPool {
   std::array<std::int64_t, N> window{}, strides{};
 };
@@ -65,16 +65,15 @@ constexpr Value pool_windows(Value x, int first, const Value* window, const Valu
 /// gets the gradient, as in PyTorch; the gradient of a maximum would divide it.
 constexpr Value first_largest(Value x, unsigned dims) {
   const Value largest = build::constant_reduce(Op::max, x, dims);
-  const Value found =
-      build::binary(Op::logical_or, build::binary(Op::equal, x, largest), build::binary(Op::not_equal, x, x));
-  Value place = x.number(0, DType::i32);
+  const Value found = build::logical_or(build::equal(x, largest), build::not_equal(x, x));
+  Value position = x.number(0, DType::i32);
   for (int d = 0; d < x.rank(); ++d)
     if ((dims >> d & 1) != 0)
-      place = place * build::cast(build::extent(x, d), DType::i32) + build::iota(x, d, DType::i32);
+      position = position * build::cast(build::extent(x, d), DType::i32) + build::iota(x, d, DType::i32);
   const Value past = x.number(0x1p31 - 1, DType::i32);
-  const Value first = build::reduce(Op::min, build::select(found, place, past), dims, true);
-  const Value chosen = build::select(build::binary(Op::equal, place, first), x, x.number(0));
-  return build::reduce(Op::sum, chosen, dims, false);
+  const Value first = build::reduce(Op::min, build::select(found, position, past), dims, true);
+  const Value chosen = build::select(build::equal(position, first), x, x.number(0));
+  return build::sum_of(chosen, dims, false);
 }
 
 /// The largest of a few elements, as most windows have, is found by elementwise operations of strided slices, which are
@@ -132,8 +131,7 @@ template <int N> struct MaxPoolTag {
     Value most = element(0);
     for (int tap = 1; tap < taps; ++tap) {
       const Value next = element(tap);
-      const Value larger =
-          build::binary(Op::logical_or, build::binary(Op::less, most, next), build::binary(Op::not_equal, next, next));
+      const Value larger = build::logical_or(build::less(most, next), build::not_equal(next, next));
       most = build::select(larger, next, most);
     }
     return build::cast(most, type);
@@ -154,7 +152,7 @@ template <int N> struct AvgPoolTag {
     unsigned dims = 0;
     const Value windows = pool_windows<N>(x, first, window, strides, padding, ones, false, dims);
     const int taps = count_taps<N>(all);
-    const Value sum = taps == 0 ? build::reduce(Op::sum, build::cast(windows, computed_as(type)), dims, false)
+    const Value sum = taps == 0 ? build::sum_of(build::cast(windows, computed_as(type)), dims, false)
                                 : sum_of_taps<N>(windows, first, window, taps, dims);
     Value count = x.number(1, DType::i64);
     for (int d = 0; d < N; ++d) {
@@ -164,9 +162,9 @@ template <int N> struct AvgPoolTag {
       }
       const Value zero = x.number(0, DType::i64), counted = padding[d] * count_pad;
       const Value start = build::iota(sum, first + d, DType::i64) * strides[d] - padding[d];
-      const Value inside = build::binary(Op::minimum, start + window[d], build::extent(x, first + d) + counted) -
-                           build::binary(Op::maximum, start, zero - counted);
-      count = count * build::binary(Op::maximum, inside, zero);
+      const Value inside = build::minimum(start + window[d], build::extent(x, first + d) + counted) -
+                           build::maximum(start, zero - counted);
+      count = count * build::maximum(inside, zero);
     }
     return build::cast(sum / build::cast(count, sum.dtype()), type);
   }
@@ -190,20 +188,19 @@ template <int N, bool Max> struct AdaptivePoolTag {
     const int rank = x.rank() + 1;
     const Value n = build::extent(x, dim), one = x.number(1, DType::i64);
     x = build::insert_singletons(x, 1u << dim, rank);
-    const Value line = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
+    const Value line = build::arange(size.at(x.source));
     const Value i = build::cast(build::insert_singletons(line, ((1u << rank) - 1) & ~(1u << dim), rank), DType::i64);
     const Value j = build::iota(x, dim + 1, DType::i64);
     // j >= floor(i n / size) and j < ceil((i + 1) n / size), without a division
-    const Value inside = build::binary(Op::logical_and, build::binary(Op::less, i * n, (j + one) * size),
-                                       build::binary(Op::less, j * size, (i + one) * n));
+    const Value inside = build::logical_and(build::less(i * n, (j + one) * size), build::less(j * size, (i + one) * n));
     const unsigned dims = 1u << (dim + 1);
     if constexpr (Max) {
       const Value outside = x.number(-std::numeric_limits<double>::infinity());
       return first_largest(build::select(inside, x, outside), dims);
     } else {
       const Value zero = x.number(0);
-      return build::reduce(Op::sum, build::select(inside, x, zero), dims, false) /
-             build::reduce(Op::sum, build::select(inside, x.number(1), zero), dims, false);
+      return build::sum_of(build::select(inside, x, zero), dims, false) /
+             build::sum_of(build::select(inside, x.number(1), zero), dims, false);
     }
   }
 };
@@ -271,7 +268,7 @@ template <int N> struct LpPoolTag {
     unsigned dims = 0;
     const Value windows =
         pool_windows<N>(build::binary(Op::pow, x, p), x.shifted(1, N + 2), all, all + N, none, ones, false, dims);
-    return build::cast(build::binary(Op::pow, build::reduce(Op::sum, windows, dims, false), 1.0 / p), type);
+    return build::cast(build::binary(Op::pow, build::sum_of(windows, dims, false), 1.0 / p), type);
   }
 };
 template <int N, TensorArgument X, NumberOperand P>

@@ -2,6 +2,7 @@
 #define TESSERA_OPS_REDUCTION_REDUCE_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/graph/ir/attributes/reduced.hpp>
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/ops/elementwise/select.hpp>
 
@@ -38,6 +39,7 @@ constexpr Value element_count(Value x, unsigned dims) {
 }
 
 constexpr Value sum_of(Value x, unsigned dims, bool keep) { return reduce(Op::sum, x, dims, keep); }
+constexpr Value max_of(Value x, unsigned dims, bool keep = false) { return reduce(Op::max, x, dims, keep); }
 constexpr Value sum_to(Value x, Value like) {
   const Node &from = x.node(), &to = like.node();
   const int missing = from.rank - to.rank;

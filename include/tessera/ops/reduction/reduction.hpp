@@ -97,8 +97,8 @@ template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
   static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
     x = x.at(context.source);
     set <<= x.rank() - rank;
-    Value found = build::binary(Op::equal, x, build::reduce(ops::op_v<Extreme>, x, set, true));
-    if (is_floating(x.dtype())) found = build::binary(Op::logical_or, found, build::binary(Op::not_equal, x, x));
+    Value found = build::equal(x, build::reduce(ops::op_v<Extreme>, x, set, true));
+    if (is_floating(x.dtype())) found = build::logical_or(found, build::not_equal(x, x));
     return first_of(x, found, set);
   }
 
@@ -142,8 +142,8 @@ template <class Operation, bool Keep, int... Dims, TensorArgument X> constexpr a
 
 /// Sum over the named dims, by default all: `sum<-1>(x)`, `mean<0, 1>(x, ts::keepdims)`; mean, max and min likewise.
 /// Results have the other dims; with keepdims also the reduced dims, of extent 1. Sums of bools and of integers below
-/// 32 bits are i32, means of integers f32; max of bools tells whether any element holds. NaN in any element gives NaN.
-/// Gradient of max and min: elements that share the extreme get equal parts. Communication: over a sharded dim the
+/// 32 bits are i32, means of integers are f32; max of bools tells whether any element holds. NaN in any element gives
+/// NaN. Gradient of max and min: elements that share the extreme get equal parts. Communication: over a sharded dim the
 /// result is a partial value, which is reduced before its first non-linear reader.
 template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, Here at = Here::current()) {
   return detail::reduce<ops::SumOp, false, false, Dims...>(x, at);

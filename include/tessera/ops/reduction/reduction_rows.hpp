@@ -8,6 +8,7 @@
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/gradient.hpp>
 #include <tessera/ops/data_movement/data_movement_rows.hpp>
+#include <tessera/ops/elementwise/comparison.hpp>
 #include <tessera/ops/operation.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
 
@@ -81,8 +82,8 @@ constexpr void extreme_gradient(Gradient& r) {
   Value x = r.x(0);
   Value best = with_kept_dims(r, r.y());
   Value one = x.number(1), zero = x.number(0);
-  Value hit = build::select(build::binary(Op::equal, x, best), one, zero);
-  Value hits = build::reduce(Op::sum, hit, reduced.dims, true);
+  Value hit = build::select(build::equal(x, best), one, zero);
+  Value hits = build::sum_of(hit, reduced.dims, true);
   r.add(0, with_kept_dims(r, r.full_g()) * hit / hits);
 }
 
@@ -145,12 +146,11 @@ struct ProdOp : ReductionOperation {
   static constexpr GradientRule gradient = [](Gradient& r) {
     const unsigned dims = Reduced::of(r.node()).dims;
     const Value x = r.x(0), zero = x.number(0), one = x.number(1);
-    const Value is_zero = build::binary(Op::equal, x, zero), safe = build::select(is_zero, one, x);
+    const Value is_zero = build::equal(x, zero), safe = build::select(is_zero, one, x);
     const Value own_zero = build::select(is_zero, one + x, zero);
-    const Value other_zeros = build::reduce(Op::sum, own_zero, dims, true) - own_zero;
-    const Value of_zeros =
-        build::select(build::binary(Op::equal, other_zeros, zero), one,
-                      build::select(build::binary(Op::equal, other_zeros, one), other_zeros - one, zero));
+    const Value other_zeros = build::sum_of(own_zero, dims, true) - own_zero;
+    const Value of_zeros = build::select(build::equal(other_zeros, zero), one,
+                                         build::select(build::equal(other_zeros, one), other_zeros - one, zero));
     const Value of_others = build::reduce(r.node().op, safe, dims, true) / safe;
     r.add(0, with_kept_dims(r, r.full_g()) * of_others * of_zeros);
   };

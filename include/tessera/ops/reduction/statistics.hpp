@@ -10,10 +10,10 @@ namespace tessera {
 
 namespace detail {
 
-/// The root, with slope 0 where x is 0: a distance of 0 has no direction.
+/// The square root, with a gradient of 0 where x is 0: a distance of 0 has no direction.
 constexpr Value flat_root(Value x) {
-  const Value zero = x.number(0), at_zero = build::binary(Op::equal, x, zero);
-  return build::select(at_zero, zero, build::unary(Op::sqrt, build::select(at_zero, x.number(1), x)));
+  const Value zero = x.number(0), at_zero = build::equal(x, zero);
+  return build::select(at_zero, zero, build::sqrt(build::select(at_zero, x.number(1), x)));
 }
 
 template <int Rank, bool Root, bool Keep, int... Dims> struct VarianceTag {
@@ -24,9 +24,9 @@ template <int Rank, bool Root, bool Keep, int... Dims> struct VarianceTag {
     const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
     x = build::cast(x.at(context.source), computed_as(type));
     const Value count = build::cast(build::element_count(x, set), x.dtype());
-    const Value off = x - build::reduce(Op::sum, x, set, true) / count;
-    const Value divisor = build::binary(Op::maximum, count - build::cast(correction, x.dtype()), x.number(0));
-    const Value variance = build::reduce(Op::sum, off * off, set, Keep) / divisor;
+    const Value off = x - build::sum_of(x, set, true) / count;
+    const Value divisor = build::maximum(count - build::cast(correction, x.dtype()), x.number(0));
+    const Value variance = build::sum_of(off * off, set, Keep) / divisor;
     return build::cast(Root ? flat_root(variance) : variance, type);
   }
 };
@@ -39,7 +39,7 @@ template <bool Keep, int... Dims> struct Norm {
     const DType type = floating_type(x.dtype());
     set <<= x.rank() - rank;
     x = build::cast(x.at(context.source), computed_as(type));
-    return build::cast(flat_root(build::reduce(Op::sum, x * x, set, Keep)), type);
+    return build::cast(flat_root(build::sum_of(x * x, set, Keep)), type);
   }
 };
 
@@ -49,7 +49,7 @@ template <bool Keep, int... Dims> struct CountNonzero {
   template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
   static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
     x = x.at(context.source);
-    return R::emit(context, build::cast(build::binary(Op::not_equal, x, x.number(0)), DType::i32), rank, set);
+    return R::emit(context, build::cast(build::not_equal(x, x.number(0)), DType::i32), rank, set);
   }
 };
 
@@ -61,20 +61,20 @@ template <int Rank, bool Keep, int... Dims> struct PNormTag {
     const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
     x = build::cast(x.at(context.source), computed_as(type));
     const double infinity = std::numeric_limits<double>::infinity();
-    const Value size = build::unary(Op::abs, x);
+    const Value size = build::abs(x);
     const auto over = [&](Op op, Value v) { return build::cast(build::reduce(op, v, set, Keep), type); };
     if (p.is_number(1)) return over(Op::sum, size);
-    if (p.is_number(2)) return build::cast(flat_root(build::reduce(Op::sum, x * x, set, Keep)), type);
+    if (p.is_number(2)) return build::cast(flat_root(build::sum_of(x * x, set, Keep)), type);
     if (p.is_number(infinity)) return over(Op::max, size);
     if (p.is_number(-infinity)) return over(Op::min, size);
-    if (p.is_number(0)) return over(Op::sum, build::cast(build::binary(Op::not_equal, x, x.number(0)), x.dtype()));
+    if (p.is_number(0)) return over(Op::sum, build::cast(build::not_equal(x, x.number(0)), x.dtype()));
     p = build::cast(p, x.dtype());
-    // Powers of 0 have no slope: it is 0, as of flat_root.
+    // The gradient of a power of 0 is 0, as in flat_root.
     const auto power = [](Value v, Value by) {
-      const Value at_zero = build::binary(Op::equal, v, v.number(0));
+      const Value at_zero = build::equal(v, v.number(0));
       return build::select(at_zero, v.number(0), build::binary(Op::pow, build::select(at_zero, v.number(1), v), by));
     };
-    return build::cast(power(build::reduce(Op::sum, power(size, p), set, Keep), 1.0 / p), type);
+    return build::cast(power(build::sum_of(power(size, p), set, Keep), 1.0 / p), type);
   }
 };
 
@@ -82,9 +82,10 @@ template <int Rank, bool Keep, int... Dims> struct PNormTag {
 
 /// The variance over the named dims (all when none is named), `var<-1>(x)`: the sum of the squares of x less its mean,
 /// over the number of elements less the correction, which is 1 as in PyTorch; 0, `var<-1>(x, 0)`, is JAX's default. NaN
-/// where no more elements than the correction are. Computed in two passes, so that a large mean loses nothing; of bf16
-/// and f16 in f32; of integers f32. `std` is its root, of which the gradient is 0 where it is 0, as in PyTorch. Shapes
-/// as of `sum`. Communication: over a sharded dim two all-reduces, of the sums and of the sums of squares.
+/// where no more elements than the correction are. Computed in two passes, so that a large mean loses nothing; bf16 and
+/// f16 are computed in f32; integers give f32. `std` is its root, of which the gradient is 0 where it is 0, as in
+/// PyTorch. Shapes as for `sum`. Communication: over a sharded dim two all-reduces, of the sums and of the sums of
+/// squares.
 template <int... Dims, TensorArgument X, NumberOperand Correction = int>
 constexpr auto var(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   return call<detail::VarianceTag<X::rank, false, false, Dims...>>(Source::from(at), x, correction);
@@ -103,10 +104,10 @@ constexpr auto std(const X& x, KeepDims, const Correction& correction = 1, Here 
 }
 
 /// The Euclidean norm over the named dims (all when none is named): the root of the sum of squares. Squares overflow
-/// from 1e19 on in f32. The gradient is x over the norm, and 0 where the norm is 0, as in PyTorch. Of bf16 and f16 it
-/// is computed in f32; of integers f32. With a p as in `norm<-1>(x, 1)` the p-norm: the sum of |x|^p to the power of 1
-/// / p; the largest |x| of infinity, the smallest of -infinity, the number of nonzero elements of 0. A p of 1, 2, 0 or
-/// infinity is a constant, p above 0 may be a ts::Scalar. Shapes and communication as of `sum`.
+/// from 1e19 on in f32. The gradient is x over the norm, and 0 where the norm is 0, as in PyTorch. bf16 and f16 are
+/// computed in f32; integers give f32. With a p as in `norm<-1>(x, 1)` the p-norm: the sum of |x|^p to the power of 1 /
+/// p; the largest |x| of infinity, the smallest of -infinity, the number of nonzero elements of 0. A p of 1, 2, 0 or
+/// infinity is a constant, p above 0 may be a ts::Scalar. Shapes and communication as for `sum`.
 template <int... Dims, TensorArgument X> constexpr auto norm(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::Norm<false, Dims...>>(x, at);
 }
@@ -123,7 +124,7 @@ constexpr auto norm(const X& x, KeepDims, const P& p, Here at = Here::current())
   return call<detail::PNormTag<X::rank, true, Dims...>>(Source::from(at), x, p);
 }
 
-/// The number of elements that are not 0, i32; NaN is not 0. No gradient. In all else as `sum`.
+/// The number of elements that are not 0, i32; NaN is not 0. No gradient. Otherwise as `sum`.
 template <int... Dims, TensorArgument X> constexpr auto count_nonzero(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::CountNonzero<false, Dims...>>(x, at);
 }
@@ -141,7 +142,7 @@ template <class Min, class Max> struct Extremes {
   Max max;
 };
 /// `auto [variance, mean] = var_mean<-1>(x)`, `auto [deviation, mean] = std_mean<-1>(x)`, `auto [min, max] =
-/// aminmax<-1>(x)`: two reductions of one operand, as of var, std, mean, min and max.
+/// aminmax<-1>(x)`: two reductions of one operand, as for var, std, mean, min and max.
 template <int... Dims, TensorArgument X, NumberOperand Correction = int>
 constexpr auto var_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   return SpreadAndMean<decltype(var<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{

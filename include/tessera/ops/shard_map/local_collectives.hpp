@@ -34,7 +34,7 @@ template <bool Varies, class X, FixedString... Axes> constexpr unsigned axes_of_
   }
   return 0;
 }
-/// Result of a call that does not compile, so that no further errors follow.
+/// The result of a call that does not compile; with it no further errors follow.
 template <class X> constexpr auto not_made(const X& x) {
   if constexpr (LocalOperand<X>)
     return Local<typename X::element, X::rank, typename X::region, 0>(
@@ -169,7 +169,7 @@ template <FixedString Axis, int D, class X> constexpr auto psum_scatter(const X&
     const detail::ShardMapText& text = X::region::text;
     const Value whole = detail::pinned(
         text, detail::extended(text, detail::local_at(x, at), X::varying, detail::wanted_over<mask>(x)), X::varying);
-    const Value sum = build::reduce(Op::sum, whole, 1u << lead, false);
+    const Value sum = build::sum_of(whole, 1u << lead, false);
     const PartitionSpec apart = detail::lead_spec(text, sum, left, left, dim, axis);
     const PartitionSpec together = detail::lead_spec(text, sum, left, left);
     const Value parts = detail::placed(text, detail::placed(text, sum, apart, &together), apart);
@@ -216,7 +216,7 @@ template <FixedString Axis, class X> constexpr auto axis_index(const X& x, Here 
     const detail::ShardMapText& text = X::region::text;
     const Value context = here(x.value).at(Source::from(at));
     const Value size = detail::axis_size_of(context, text.axes[detail::only_axis(mask)]);
-    return Local<std::int32_t, 0, typename X::region, mask>(detail::pinned(text, detail::arange(size), mask));
+    return Local<std::int32_t, 0, typename X::region, mask>(detail::pinned(text, build::arange(size), mask));
   }
 }
 /// The number of devices along the axis. `x` is any local value.

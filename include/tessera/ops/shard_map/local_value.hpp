@@ -99,10 +99,6 @@ constexpr Value without_singletons(const LocalValue& x) {
 constexpr Value axis_size_of(const Value& context, const Name& axis) {
   return context.make({.op = Op::axis_size, .dtype = DType::i64, .labels = pack_axis(axis)}, {});
 }
-/// 0, 1, ..., size - 1.
-constexpr Value arange(const Value& size) {
-  return size.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
-}
 
 /// The spec of a local value: the leading dims of axes in `named` are split by their axes, and optionally dim `dim` by
 /// `axis`.
@@ -151,9 +147,9 @@ constexpr Value extended(const ShardMapText& text, const LocalValue& x, unsigned
   if (rank > max_rank) fail_local_rank();
   for (int axis = 0; axis < text.axis_count; ++axis) {
     if ((missing >> axis & 1u) == 0) continue;
-    const Value places = build::insert_singletons(arange(axis_size_of(value, text.axes[axis])),
-                                                  ((1u << rank) - 1) & ~(1u << lead_of(all, axis)), rank);
-    like = like.module == nullptr ? places : like + places;
+    const Value positions = build::insert_singletons(build::arange(axis_size_of(value, text.axes[axis])),
+                                                     ((1u << rank) - 1) & ~(1u << lead_of(all, axis)), rank);
+    like = like.module == nullptr ? positions : like + positions;
   }
   if (value.rank() > 0) like = like + build::iota(value, rank - 1, DType::i32);
   return pinned(text, build::broadcast(value, like), all);

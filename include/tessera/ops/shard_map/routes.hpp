@@ -4,7 +4,7 @@
 
 #include <initializer_list>
 
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/expression/expr.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 
 namespace tessera {
@@ -12,7 +12,7 @@ namespace tessera {
 /// A ppermute in which each device sends to the device `by` positions further along the axis, cyclically.
 struct Shift {
   Dim by;
-  constexpr explicit Shift(const Dim& places) : by(places) {}
+  constexpr explicit Shift(const Dim& positions) : by(positions) {}
 };
 /// One transfer of a ppermute: the device with index `from` along the axis sends to device `to`.
 struct Route {
@@ -21,7 +21,7 @@ struct Route {
 
 namespace detail {
 
-/// The operands of a permute behind the first.
+/// The operands of a permute after the first.
 constexpr void add_routes(const Value& sent, Growable<std::int32_t>& operands, const tessera::Shift& shift) {
   operands.push_back(as_size(lower(sent, shift.by)).id);
 }

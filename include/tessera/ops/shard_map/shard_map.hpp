@@ -24,7 +24,7 @@ constexpr PartitionSpec with_leads(const ShardMapText& text, const LocalValue& x
   return whole;
 }
 
-/// Makes the local value of an argument: splits the axes of its spec off its dims, to leading dims behind those of an
+/// Makes the local value of an argument: splits the axes of its spec off its dims, to leading dims after those of an
 /// enclosing shard_map.
 constexpr Value enter_shard_map(const ShardMapText& text, const LocalSpec& spec, const LocalValue& x) {
   const int rank = x.rank, leads = bit_count(x.varying);

@@ -30,14 +30,14 @@ template <bool AlignCorners> struct AffineGridTag {
       return build::insert_singletons(build::drop_singletons(own, 1u << (first + 2)), 6u << first, rank);
     };
     const auto positions = [&](Value extent, int dim) {
-      const Value line = theta.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {extent.id});
+      const Value line = build::arange(extent.at(theta.source));
       const Value i =
           build::cast(build::insert_singletons(line, ((1u << rank) - 1) & ~(1u << dim), rank), theta.dtype());
       const Value n = build::cast(extent, theta.dtype());
       if constexpr (!AlignCorners) return (i * 2.0 + 1.0) / n - 1.0;
       // One position alone is in the middle.
-      const Value last = build::binary(Op::maximum, n - 1.0, n.number(1));
-      return i * 2.0 / last - build::binary(Op::minimum, n - 1.0, n.number(1));
+      const Value last = build::maximum(n - 1.0, n.number(1));
+      return i * 2.0 / last - build::minimum(n - 1.0, n.number(1));
     };
     return build::cast(column(0) * positions(as_size(width), first + 2) +
                            column(1) * positions(as_size(height), first + 1) + column(2),

@@ -45,8 +45,7 @@ template <GridSample Options> struct GridSampleTag {
     const Axis rows = axis(grid, 1, build::extent(x, 1)), columns = axis(grid, 0, build::extent(x, 2));
     const Value pixels = rearrange(x, 4, 3, RearrangeText("b h w c -> b (h w) c").factors, nullptr);
     const Value zero = x.number(0, DType::i64), one = x.number(1, DType::i64);
-    const Value each_feature =
-        build::binary(Op::minimum, build::iota(build::slice(pixels, 1, zero, one), 2, DType::i64), zero);
+    const Value each_feature = build::minimum(build::iota(build::slice(pixels, 1, zero, one), 2, DType::i64), zero);
     const auto tap = [&](int row, int column) {
       const Tap y = tap_of(rows, row), z = tap_of(columns, column);
       const Value index =
@@ -76,7 +75,7 @@ template <GridSample Options> struct GridSampleTag {
     const Value ahead = build::slice(grid, 3, start, one) + 1.0;  // from 0 to 2
     Value position = Options.align_corners ? ahead * ((n - 1.0) * 0.5) : (ahead * n - 1.0) * 0.5;
     if constexpr (Options.padding == GridSamplePadding::border)
-      position = build::binary(Op::minimum, build::binary(Op::maximum, position, position.number(0)), n - 1.0);
+      position = build::minimum(build::maximum(position, position.number(0)), n - 1.0);
     constexpr bool is_nearest = Options.mode == GridSampleMode::nearest;
     const Value lower = build::unary(is_nearest ? ops::op_v<ops::RoundOp> : ops::op_v<ops::FloorOp>, position);
     return {count, lower, position - lower};
@@ -85,11 +84,11 @@ template <GridSample Options> struct GridSampleTag {
   struct Tap {
     Value index, weight;
   };
-  /// The element `offset` behind `lower`, and its weight: 0 outside of the image, where the index is 0.
+  /// The element with index `lower + offset`, and its weight: 0 outside of the image, where the index is 0.
   static constexpr Tap tap_of(const Axis& a, int offset) {
     const Value element = a.lower + static_cast<double>(offset), zero = element.number(0);
-    const Value inside = build::binary(Op::logical_and, build::binary(Op::greater_equal, element, zero),
-                                       build::binary(Op::less, element, build::cast(a.count, element.dtype())));
+    const Value inside = build::logical_and(build::greater_equal(element, zero),
+                                            build::less(element, build::cast(a.count, element.dtype())));
     const Value weight = Options.mode == GridSampleMode::nearest ? element.number(1)
                          : offset == 0                           ? 1.0 - a.distance
                                                                  : a.distance;

@@ -21,7 +21,7 @@ enum class InterpolateMode : std::uint8_t {
 };
 struct Interpolate {
   InterpolateMode mode = InterpolateMode::linear;
-  bool align_corners = false;  ///< the first and last elements stay in their places: for linear and cubic
+  bool align_corners = false;  ///< the first and last elements stay in their positions: for linear and cubic
 };
 
 namespace detail {
@@ -43,10 +43,10 @@ template <int Rank, int D, Interpolate Options> struct InterpolateTag {
     const int dim = x.shifted(D, Rank);
     const Value n = build::cast(build::extent(x, dim), DType::i64), m = as_size(size);
     const auto whole = [&](std::int64_t v) { return x.integer(v, DType::i64); };
-    const Value line = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {m.id});
+    const Value line = build::arange(m.at(x.source));
     const Value i = build::cast(line, DType::i64), rows = build::move_dim(x, dim, 0);
     const auto at = [&](Value index) {
-      const Value inside = build::binary(Op::minimum, build::binary(Op::maximum, index, whole(0)), n - whole(1));
+      const Value inside = build::minimum(build::maximum(index, whole(0)), n - whole(1));
       return build::move_dim(EmbeddingTag::emit(context, rows, inside), 0, dim);
     };
     if constexpr (Options.mode == InterpolateMode::nearest) {
@@ -55,10 +55,10 @@ template <int Rank, int D, Interpolate Options> struct InterpolateTag {
       return at((i * whole(2) + whole(1)) * n / (m * whole(2)));
     } else {
       // s = above / below, in integers, so that its whole part is exact
-      const Value last = build::binary(Op::maximum, m - whole(1), whole(1));
+      const Value last = build::maximum(m - whole(1), whole(1));
       const Value below = Options.align_corners ? last : m * whole(2);
       Value above = Options.align_corners ? i * (n - whole(1)) : (i * whole(2) + whole(1)) * n - m;
-      if constexpr (Options.mode == InterpolateMode::linear) above = build::binary(Op::maximum, above, whole(0));
+      if constexpr (Options.mode == InterpolateMode::linear) above = build::maximum(above, whole(0));
       // rounded down: above is at least -m
       const Value first = (above + below) / below - whole(1);
       const DType type = computed_as(x.dtype());

@@ -56,25 +56,24 @@ template <int Rank, int D> struct PadValueTag {
     const int dim = x.shifted(D, Rank);
     const Value end = before + build::extent(x, dim), padded = build::pad_to(x, dim, before, end + as_size(after));
     const Value row = build::iota(padded, dim, DType::i64);
-    const Value inside = build::binary(Op::logical_and, build::binary(Op::greater_equal, row, before),
-                                       build::binary(Op::less, row, end));
+    const Value inside = build::logical_and(build::greater_equal(row, before), build::less(row, end));
     return build::select(inside, padded, build::cast(value, x.dtype()));
   }
 };
 
 }  // namespace detail
 
-/// `before` elements in front of dim D and `after` behind it, which repeat elements of x: F.pad(mode=...), jnp.pad. Pad
-/// two dims by two calls. The gradient adds the cotangents of the copies to the elements. Errors: shape_mismatch where
-/// the dim is too short: of a dim of extent n, reflect takes at most n - 1 on each side, symmetric and circular at most
-/// n, as PyTorch. Communication: along a split dim as slice and concat.
+/// Adds `before` elements before those along dim D and `after` elements after them, which repeat elements of x:
+/// F.pad(mode=...), jnp.pad. Pad two dims by two calls. The gradient adds the cotangents of the copies to the elements.
+/// Errors: shape_mismatch where the dim is too short: of a dim of extent n, reflect takes at most n - 1 on each side,
+/// symmetric and circular at most n, as PyTorch. Communication: along a split dim as slice and concat.
 template <int D, PadMode Mode, TensorArgument X, SizeOperand Before, SizeOperand After>
 constexpr auto pad(const X& x, const Before& before, const After& after, Here at = Here::current()) {
   return call<detail::PadModeTag<X::rank, detail::checked_dim<D, X::rank>(), Mode>>(Source::from(at), x, Dim(before),
                                                                                     Dim(after));
 }
 
-/// `before` and `after` elements of a value, a number, beside dim D: F.pad(value=...). Communication: as slice.
+/// The same with a number as the value of the added elements: F.pad(value=...). Communication: as slice.
 template <int D, TensorArgument X, SizeOperand Before, SizeOperand After, class V>
   requires(Operand<V> && !TensorOperand<V>)
 constexpr auto pad(const X& x, const Before& before, const After& after, const V& value, Here at = Here::current()) {

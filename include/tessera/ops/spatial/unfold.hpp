@@ -102,8 +102,8 @@ constexpr auto unfold(const X& x, const Unfold& o, Here at, const Extents&... ex
 template <TensorArgument X> constexpr auto unfold(const X& x, const Unfold& options, Here at = Here::current()) {
   return detail::unfold<detail::UnfoldTag<true>>(x, options, at);
 }
-/// The windows of images in their places (lax.conv_general_dilated_patches): x [batch, height, width, features] gives
-/// [batch, windows down, windows across, features * window], each row as in ts::unfold. Errors: as ts::unfold.
+/// The windows of images in their positions (lax.conv_general_dilated_patches): x [batch, height, width, features]
+/// gives [batch, windows down, windows across, features * window], each row as in ts::unfold. Errors: as ts::unfold.
 /// Communication: along a split height or width a halo, of the elements that windows of other devices need.
 template <TensorArgument X>
 constexpr auto conv_general_dilated_patches(const X& x, const Unfold& options, Here at = Here::current()) {

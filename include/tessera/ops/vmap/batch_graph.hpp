@@ -191,7 +191,7 @@ class BatchGraph {
                    node.source};
     };
     const Value step = argument(shape.carried + shape.stacked, 0), steps = argument(shape.limit(node.arity) + 1, 1);
-    return layer.runs = build::binary(Op::less, step, steps);
+    return layer.runs = build::less(step, steps);
   }
   constexpr void add_arguments(Layer& layer, const Node& repeat, int id, const Growable<std::uint8_t>& differs,
                                bool masks) {
@@ -206,7 +206,7 @@ class BatchGraph {
         node.rank = static_cast<std::uint8_t>(node.rank + 1);
         node.singletons = static_cast<std::uint8_t>(node.singletons << 1);
         // Slices of a value that was computed for all examples are in one block, and so is a tensor of a Stack in the
-        // carry or captured: its layers are behind the dim of examples.
+        // carry or captured: its dim of layers comes after the dim of examples.
         if (!shape.is_stacked(i) || !is_in_layers(module_.graph(batching_.all)[of(operand(id, i)).id]))
           node = stored_as(Storage::block, node);
       }
@@ -248,7 +248,7 @@ class BatchGraph {
       if (masks && i == shape.carried + shape.stacked) {
         count = shape.counted ? value(of(operand(id, node.arity - 1)).id, node.source)
                               : build::extent(value(operands[static_cast<std::size_t>(shape.carried)], node.source), 0);
-        operands.push_back(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}).id);
+        operands.push_back(build::arange(count).id);
       }
       Batched& own = of(operand(id, i));
       if (differs[static_cast<std::size_t>(i)] == 0)
@@ -261,7 +261,7 @@ class BatchGraph {
     }
     if (masks) {
       if (shape.counted) operands.pop_back();  // the index of each step counts the steps
-      operands.push_back(build::reduce(Op::max, value(operands.back(), node.source), 1u, false).id);
+      operands.push_back(build::max_of(value(operands.back(), node.source), 1u, false).id);
       ++shape.stacked;
       shape.counted = false;
     }

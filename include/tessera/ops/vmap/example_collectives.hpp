@@ -103,7 +103,7 @@ struct ExampleFactors {
 template <FixedString... Axes, detail::ExampleOperand X> constexpr auto psum(const X& x, Here at = Here::current()) {
   return Sym<typename X::element, X::rank>(detail::sum_over_examples<Axes...>(x, at));
 }
-/// The mean over the examples. In all else as psum.
+/// The mean over the examples. Otherwise as psum.
 template <FixedString... Axes, detail::ExampleOperand X> constexpr auto pmean(const X& x, Here at = Here::current()) {
   static_assert(is_floating_v<typename X::element>, "tessera: pmean takes float, double, bf16 and f16 tensors");
   const Value sum = detail::sum_over_examples<Axes...>(x, at);

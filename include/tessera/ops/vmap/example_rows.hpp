@@ -9,6 +9,7 @@
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/gradient.hpp>
 #include <tessera/ops/data_movement/rearrange_rows.hpp>
+#include <tessera/ops/elementwise/comparison.hpp>
 #include <tessera/ops/operation.hpp>
 #include <tessera/ops/reduction/reduction_rows.hpp>
 #include <tessera/ops/source_rows.hpp>
@@ -74,7 +75,7 @@ constexpr BrokenRule check_dim_of_examples(const NodeCheck& c, const Node& with_
     return "the dim of examples is a dim of the operand or of the result";
   return check_index_of_example(c);
 }
-/// In a vmap over another axis: the node with a leading dim of that vmap's examples, behind which its own dims are.
+/// In a vmap over another axis: the node with a leading dim of that vmap's examples before its own dims.
 constexpr Batched batch_beside(const Batch& b) {
   Node made = b.batched();
   if (b.node().op != Op::sum_examples) ++made.labels[0];
@@ -112,7 +113,7 @@ struct OwnExampleOp {
   static constexpr OpRow row = example_row("own_example", true);
   static constexpr GradientRule gradient = [](Gradient& r) {
     const Value all = build::gather_examples(r.full_g(), r.operand(1), dim_of(r.node()));
-    const Value is_own = build::binary(Op::equal, build::iota(r.x(0), dim_of(r.node()), DType::i32), r.operand(1));
+    const Value is_own = build::equal(build::iota(r.x(0), dim_of(r.node()), DType::i32), r.operand(1));
     r.add(0, build::select(is_own, all, all.number(0)));
   };
   static constexpr BatchRule batch = [](const Batch& b) -> Batched {
@@ -120,7 +121,7 @@ struct OwnExampleOp {
     const int dim = dim_of(b.node());
     if (!b.differs(0)) return Batch::all(build::move_dim(b.x(0), dim, 0));
     const Value x = b.x(0);
-    const Value is_own = build::binary(Op::equal, build::iota(x, 0, DType::i32), build::iota(x, dim + 1, DType::i32));
+    const Value is_own = build::equal(build::iota(x, 0, DType::i32), build::iota(x, dim + 1, DType::i32));
     return Batch::all(build::cast(build::sum_of(build::select(is_own, x, x.number(0)), 2u << dim), x.dtype()));
   };
   static constexpr CheckRule check = [](const NodeCheck& c) { return check_dim_of_examples(c, c.x(0), c.node()); };

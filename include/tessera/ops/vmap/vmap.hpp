@@ -83,8 +83,7 @@ constexpr void name_axis(BodyTrace& body, const Value& inside, const Name& axis)
   Module& module = *inside.module;
   const Value first{&module, module.open.back().around, body.operands()[0], inside.source};
   const Value count = build::extent(first, 0);
-  const Value index =
-      body.slice(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}), Storage::block);
+  const Value index = body.slice(build::arange(count), Storage::block);
   module.open.back().axis = axis;
   module.open.back().index_of_example = index.id;
 }
@@ -169,9 +168,9 @@ constexpr auto vmap_call(const F& f, const Name* axis, Source source, const Xs&.
 template <int... Axes> struct InAxes {};
 template <int... Axes> inline constexpr InAxes<Axes...> in_axes{};
 
-/// Inside a traced function: f of each example, as jax.vmap. `In` has for each argument the dim that counts examples,
-/// or ts::not_mapped; `Out` is that dim in the results. f may capture values, and vmaps may be nested. Gradients of
-/// each example:
+/// Inside a traced function: applies f to each example, as jax.vmap. `In` has for each argument the dim that counts
+/// examples, or ts::not_mapped; `Out` is that dim in the results. f may capture values, and vmaps may be nested.
+/// Gradients of each example:
 ///
 ///     const auto each = ts::vmap([](const auto& m, const auto& x) { return ts::grad(loss)(m, x); },
 ///                                ts::in_axes<ts::not_mapped, 0>)(model, xs);

@@ -48,7 +48,7 @@ constexpr auto radam(const Model& model, const Gradients& gradients,
   const Value power = build::apply<ops::PowOp>(beta2, t), rest = 1.0 - power;
   const Value most = 2.0 / (1.0 - beta2) - 1.0, length = most - t * power * 2.0 / rest;
   const Value is_long = build::greater(length, length.number(5));
-  // Of a short one the square root would be NaN.
+  // For a short length the square root would be NaN.
   const Value part = (length - 4.0) * (length - 2.0) * most / ((most - 4.0) * (most - 2.0) * length) * rest;
   const Value scale = build::apply<ops::SqrtOp>(build::select(is_long, part, part.number(0)));
   const Value flag = build::select(is_long, part.number(1), part.number(0));

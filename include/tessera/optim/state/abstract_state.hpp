@@ -17,28 +17,28 @@
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/storage_split.hpp>
 #include <tessera/nn/freeze.hpp>
-#include <tessera/optim/adadelta.hpp>
-#include <tessera/optim/adafactor.hpp>
-#include <tessera/optim/adagrad.hpp>
 #include <tessera/optim/adam/adam.hpp>
 #include <tessera/optim/adam/adamax.hpp>
 #include <tessera/optim/adam/adamw.hpp>
 #include <tessera/optim/adam/amsgrad.hpp>
 #include <tessera/optim/adam/nadam.hpp>
 #include <tessera/optim/adam/radam.hpp>
+#include <tessera/optim/adaptive/adadelta.hpp>
+#include <tessera/optim/adaptive/adafactor.hpp>
+#include <tessera/optim/adaptive/adagrad.hpp>
+#include <tessera/optim/adaptive/rmsprop.hpp>
+#include <tessera/optim/adaptive/rprop.hpp>
 #include <tessera/optim/asgd.hpp>
 #include <tessera/optim/lamb.hpp>
 #include <tessera/optim/lbfgs.hpp>
 #include <tessera/optim/lion.hpp>
 #include <tessera/optim/muon.hpp>
-#include <tessera/optim/rmsprop.hpp>
-#include <tessera/optim/rprop.hpp>
 #include <tessera/optim/sgd.hpp>
 #include <tessera/optim/state/factor_layout.hpp>
 #include <tessera/optim/state/zero_redundancy.hpp>
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/optim/update.hpp>
-#include <tessera/partition/plan/static_plan.hpp>
+#include <tessera/partition/plan/abstract.hpp>
 
 namespace tessera::optim {
 

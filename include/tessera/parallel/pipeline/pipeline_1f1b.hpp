@@ -14,7 +14,7 @@
 #include <tessera/graph/transform/vjp.hpp>
 #include <tessera/ops/cond.hpp>
 #include <tessera/ops/control_flow.hpp>
-#include <tessera/ops/custom_gradient.hpp>
+#include <tessera/ops/custom/custom_gradient.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/indexing/dynamic_slice.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
@@ -78,7 +78,7 @@ struct OneForwardOneBackward {
     return made;
   }
 
-  /// What all stages make in a tick, and of what, from what they made before.
+  /// What all stages compute in a tick, from what they computed in the tick before.
   constexpr auto go_forward(const auto& number, const auto& made_before) const {
     const auto make = [&](const auto& before) {
       const auto unit = as_sym(number - schedule.stage_numbers());
@@ -136,12 +136,12 @@ struct OneForwardOneBackward {
     };
     return run_where(as_sym(number >= before_return()), add, before, Source::from(at));
   }
-  /// The backward units of all stages in a tick, or [ticks, 1] of ticks: [ticks, stages].
+  /// The backward units of all stages in a tick; for ticks [ticks, 1], those of each tick: [ticks, stages].
   constexpr auto backward_units(const auto& number) const {
     return as_sym(number - before_return() - schedule.last_stage() + schedule.stage_numbers());
   }
-  /// The gradient of what microbatches have from those of all ticks, [ticks, stages, batch, ...]: each stage adds to
-  /// those of its microbatches.
+  /// The gradients of the microbatches, from the gradients of all ticks [ticks, stages, batch, ...]: each stage adds to
+  /// the gradients of its microbatches.
   constexpr auto added_to_microbatches(const auto& gradients, const auto& of_batch, const Dim& ticks) const {
     const auto numbers = as_sym(schedule.microbatch_of(backward_units(unsqueeze<1>(schedule.counted_to(ticks), at))));
     return schedule.sum_of_ticks(gradients, numbers, as_sym(zeros_like(of_batch, at)));
@@ -163,7 +163,8 @@ struct OneForwardOneBackward {
 
   /// The mean loss, and its gradients with respect to stages, x and head.
   constexpr auto run(const Dim& microbatches) const {
-    // Before a stage has a microbatch it computes with the first one, in vain: zeros could make infinities.
+    // Before a stage has a microbatch it computes with the first microbatch, whose results are not used: zeros could
+    // make infinities.
     const auto first = as_sym(squeeze<0>(schedule.spread(slice<0>(parts, 0, 1, at)), at));
     const auto kept =
         as_sym(index_select<0>(unsqueeze<0>(first, at), schedule.counted_to(before_return() * 2 + 1) * 0, at));

@@ -62,7 +62,8 @@ constexpr auto pipeline_gpipe(const Stack<PipelineStage<Axis, Block, Chunks>>& s
                              std::tuple_cat(extra, own_shared), at);
     return std::tuple(y, y);
   };
-  // Before a stage has a microbatch it computes with the first one, in vain: with zeros a gradient could be infinite.
+  // Before a stage has a microbatch it computes with the first microbatch, whose results are not used: with zeros a
+  // gradient could be infinite.
   const auto first = stop_gradient(squeeze<0>(slice<0>(spread, 0, 1, at), at), at);
   const auto made = std::get<1>(scan(tick, first, std::tuple(ticks, entering, own_batched), {}, at));
   const auto through = [&] {

@@ -46,7 +46,7 @@ template <class Batched, class Shared> constexpr void check_stage_arguments() {
       "a std::tuple of these");
 }
 
-/// f of each item of a tuple, as a tuple.
+/// A tuple of the results of f for each item of a tuple.
 constexpr auto each_of(const auto& items, const auto& f) {
   return std::apply([&](const auto&... item) { return std::tuple(f(item)...); }, items);
 }

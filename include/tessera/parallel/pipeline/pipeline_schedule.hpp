@@ -31,7 +31,7 @@ template <TensorOperand X> constexpr auto batch_of(const X& microbatches, Here a
   return merge_dims<0, 1>(movedim<0, 1>(microbatches, at), at);
 }
 
-/// Adds dims of extent 1 behind those of x, up to rank `Rank`.
+/// Adds dims of extent 1 after those of x, up to rank `Rank`.
 template <int Rank, TensorOperand X> constexpr auto with_trailing_dims(const X& x, Here at) {
   if constexpr (X::rank >= Rank)
     return as_sym(x);
@@ -65,7 +65,7 @@ template <FixedString Axis, int Chunks> class PipelineSchedule {
 
   /// 0, 1, ..., size - 1.
   constexpr Sym<std::int32_t, 1> counted_to(const Dim& size) const {
-    return Sym<std::int32_t, 1>(arange(as_size(lower(context_, size))));
+    return Sym<std::int32_t, 1>(build::arange(as_size(lower(context_, size))));
   }
   constexpr auto stage_numbers() const { return counted_to(stages_); }
 
@@ -107,8 +107,8 @@ template <FixedString Axis, int Chunks> class PipelineSchedule {
   constexpr auto to_stages(const auto& x) const {
     return shard_map<with_axis<"{} -> {@}", Axis>()>(SpreadFirst{}, at_)(x);
   }
-  /// Of microbatches [microbatches, batch, ...], which all devices have, the microbatch that each stage has in each of
-  /// some ticks: `numbers` is [ticks, stages], the result [ticks, stages, batch, ...].
+  /// Selects the microbatch that each stage has in each of some ticks: from microbatches [microbatches, batch, ...],
+  /// which all devices have, and their numbers [ticks, stages], the result is [ticks, stages, batch, ...].
   constexpr auto of_ticks(const auto& x, const auto& numbers) const {
     return shard_map<with_axis<"{}, {-,@} -> {-,@}", Axis>()>(PickInTicks{}, at_)(x, numbers);
   }
@@ -122,11 +122,11 @@ template <FixedString Axis, int Chunks> class PipelineSchedule {
     const auto by_stage = [&](const auto& x) { return as_sym(merge_dims<0, 1>(movedim<1, 0>(x, at_), at_)); };
     return as_sym(index_add<0>(zeros, by_stage(numbers), by_stage(rows), at_));
   }
-  /// What each stage gets from the stage before it (`By` 1) or behind it (-1).
+  /// What each stage gets from the stage before it (`By` 1) or after it (-1).
   template <int By> constexpr auto sent_by(const auto& x) const {
     return shard_map<with_axis<"{@} -> {@}", Axis>()>(Send<By>{}, at_)(x);
   }
-  /// `entering` for the stages where the condition holds, a vector, else `x`.
+  /// For each stage, `entering` if the condition, a vector, is true for the stage, otherwise `x`.
   constexpr auto where(const auto& stages, const auto& entering, const auto& x) const {
     constexpr int rank = std::remove_cvref_t<decltype(x)>::rank;
     return as_sym(select(with_trailing_dims<rank>(stages, at_), entering, x, at_));

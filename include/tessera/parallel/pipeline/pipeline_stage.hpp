@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/base/checked.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/base/here.hpp>
+#include <tessera/base/integers/checked.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/stack.hpp>
@@ -43,7 +43,7 @@ namespace tessera {
 
 namespace detail {
 
-/// Replaces the tensors of a block by those of another one where a local condition holds.
+/// Replaces the tensors of a block by those of another block where a local condition is true.
 template <class Condition> struct ReplaceWhere {
   const Condition& condition;
   const Growable<Value>& others;
@@ -82,14 +82,14 @@ template <std::size_t Arguments> consteval auto stage_specs() {
   return FixedString<sizeof made>(made);
 }
 
-/// Of a value of all stages, the entry of one stage.
+/// The entry of one stage, from a value of all stages.
 template <class X> constexpr auto own_entry(const X& x) {
   if constexpr (!LocalOperand<X>) {
     return x;
   } else if constexpr (X::rank == 1) {
     return sum<0>(x);
   } else {
-    // A dim of static extent 1 stays one, so that it is broadcast as outside.
+    // A dim of static extent 1 keeps it, so that it is broadcast as outside.
     const Value& all = x.value;
     const bool is_singleton = (all.node().singletons >> (all.rank() - X::rank + 1) & 1u) != 0;
     if constexpr (std::is_same_v<typename X::element, bool>)
@@ -102,7 +102,7 @@ template <class X> constexpr auto own_entry(const X& x) {
 }  // namespace detail
 
 /// A layer of each stage of a pipeline whose stages are the devices of a mesh axis, or one of each chunk of layers that
-/// a stage has. The tensors of the block are those of the stages' layers, one behind the other along dim 0, which is
+/// a stage has. The tensors of the block are those of the stages' layers, one after the other along dim 0, which is
 /// split over the axis: each device has the tensors of its own layer. A stage that has fewer layers than others has a
 /// copy of the last layer in their place, which is not applied and has a gradient of zeros. ts::pipeline_stages() makes
 /// a Stack of them from the layers of a model; ts::pipeline_gpipe and ts::pipeline_1f1b run it.
@@ -114,9 +114,9 @@ template <FixedString Axis, class Block, int Chunks = 1> struct PipelineStage {
 
   static constexpr std::array field_names{"", "pipeline_layers"};  // the paths of parameters are those of the block
 
-  /// Each stage applies its layer to its entry of dim 0 of x: that of the chunk which `chunks`, a vector, has for it.
-  /// `numbers` says, for each stage, which of the layers this is in the order in which stages have layers: all their
-  /// first layers, then all their second ones; there is none from `layers` on. Further arguments of the layer are
+  /// Each stage applies a layer to its entry of dim 0 of x: the layer of the chunk whose index `chunks` [stages] has
+  /// for the stage. `numbers` [stages] has the number of this layer, where the first layers of all stages are counted
+  /// first, then their second layers; numbers from `layers` on belong to no layer. Further arguments of the layer are
   /// tensors of all stages, as x is, and Dims and Scalars.
   template <class X, class Numbers, class ChunkNumbers, class... Extra>
   constexpr auto apply(const X& x, const Numbers& numbers, const ChunkNumbers& chunks, const Extra&... extra) const {
@@ -155,7 +155,7 @@ template <FixedString Axis, class Block, int Chunks = 1> struct PipelineStage {
 
 namespace detail {
 
-/// Writes parts that are not written yet one behind the other, each `rows` long, without messages to other processes:
+/// Writes parts that are not written yet one after the other, each `rows` long, without messages to other processes:
 /// each makes the parts of which it has rows, one at a time.
 inline void write_parts_here(TensorStorage& to, const std::vector<TensorStorage::Write>& parts, std::int64_t rows) {
   const Uncounted uncounted;
@@ -183,7 +183,7 @@ inline void write_parts_here(TensorStorage& to, const std::vector<TensorStorage:
   }
 }
 
-/// The parts one behind the other along dim 0, which is split over `axis`, and below that as it was in the parts.
+/// The parts one after the other along dim 0, which is split over `axis`, and below that as it was in the parts.
 inline StoragePtr joined_along_axis(const std::vector<StoragePtr>& parts, const Mesh& mesh, const Name& axis, Here at) {
   const TensorStorage& first = *parts[0];
   std::vector<TensorStorage::Write> deferred;
@@ -228,7 +228,7 @@ inline StoragePtr joined_along_axis(const std::vector<StoragePtr>& parts, const 
   return joined;
 }
 
-/// The rows of one part of such a tensor, split as that dim was in the parts.
+/// The rows of one part of such a tensor, in the sharding that the parts had.
 inline StoragePtr part_along_axis(const TensorStorage& joined, std::int64_t part, std::int64_t parts, Here at) {
   PartitionSpec spec = spec_of(joined.sharding(), joined.mesh());
   SpecEntry own;

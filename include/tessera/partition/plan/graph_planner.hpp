@@ -264,7 +264,8 @@ class GraphPlanner : PlannedValues {
       if (i < repeat.carried) leave_partial(wanted, carried_partial(body, i));
       int v = version(node, wanted, step.source, i < repeat.carried ? "carried value" : "operand of the layers",
                       is_constraint(node));
-      // A carried value that the body does not read is the result of a loop without steps, so it is stored as that.
+      // A carried value that the body does not read is only the result of a loop without steps, so it is stored as the
+      // result is.
       const int outside = i < unit.output_count ? units_.output(u, i).node : -1;
       if (i < repeat.carried && (inside >= 0 || outside >= 0))
         v = stored(v, carried_storage(body, i, outside), step.source);

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <tessera/base/checked.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
+#include <tessera/base/integers/checked.hpp>
 #include <tessera/base/planning.hpp>
 
 TESSERA_PLANNING_BEGIN

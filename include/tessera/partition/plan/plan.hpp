@@ -66,10 +66,10 @@ struct PlanValue {
   std::int64_t stored_bytes = 0;        ///< of all distinct shards, each aligned to 64
   int first_step = -1, last_step = -1;  ///< the first and last step that needs its memory, through views too
   std::int64_t offset = 0;              ///< in the arena, where it is stored there
-  /// Of a fused value that is summed in the memory of a result: whether the result may be written over a donated
-  /// argument that the next step reads too. A call that donates it makes the value in a block of the arena instead.
+  /// For a fused value that is summed in the memory of a result: whether the result may be written over a donated
+  /// argument that the next step also reads. A call that donates it makes the value in a block of the arena instead.
   bool spare = false;
-  /// Of windows that a step makes: whether a shard's memory has each row that its windows cover once.
+  /// For windows that a step makes: whether the memory of a shard stores each row once that its windows cover.
   bool rows_once = false;
 
   constexpr bool in_arena() const { return role == ValueRole::intermediate || spare; }

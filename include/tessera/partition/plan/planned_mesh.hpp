@@ -20,10 +20,6 @@ struct PlannedMesh {
   constexpr PlannedMesh(const Mesh& mesh, const AxisCuts& made = {})
       : given(mesh), cuts(made), refined(refined_mesh(mesh, made)) {}
 
-  /// A canonical sharding of the given mesh as a sharding of the refined mesh.
-  constexpr Sharding refine(const Sharding& sharding) const {
-    return refined_sharding(canonical(sharding, given), given, cuts);
-  }
   /// The sharding that a spec names, on the refined mesh.
   constexpr Sharding resolve(const PartitionSpec& spec, int rank) const {
     const Sharding written = tessera::resolve(spec, given, rank);

@@ -268,9 +268,9 @@ class PlannedValues {
 
   // ---- storage
 
-  /// A value with all layers of a Stack in one block: itself, or a copy.
+  /// Returns a value that has all layers of a Stack in one block: `v` itself, or a copy of it.
   constexpr int in_one_block(int v, Source source) { return v < 0 ? v : stored(v, Storage::block, source); }
-  /// A value in one block or in layers: itself, or a copy.
+  /// Returns a value that is stored as asked, in one block or in layers: `v` itself, or a copy of it.
   constexpr int stored(int v, Storage storage, Source source) {
     const bool stacked = storage == Storage::layers;
     if (value(v).stacked == stacked) return v;

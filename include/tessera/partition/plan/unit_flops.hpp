@@ -13,8 +13,8 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
-/// Floating point operations of a unit on whole values: for each element what the operation's row says, 2 for each
-/// multiply-add of a contraction.
+/// Floating point operations of a unit on whole values: for each element of a result the number in the operation's row;
+/// 2 for each multiply-add of a contraction.
 constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units, int u, const Links& links,
                                   const GraphShapes& found) {
   const Unit& unit = units[u];

@@ -23,7 +23,7 @@ namespace tessera {
 
 namespace detail {
 
-/// Computes the sharding of each result over the explicit axes from its operands alone, node by node.
+/// Computes the sharding of each result over the explicit axes from its operands only, node by node.
 class ExplicitAxes {
  public:
   Growable<ExplicitShardings> found;  ///< by graph
@@ -90,7 +90,8 @@ class ExplicitAxes {
     const Constraint own = Constraint::of(node);
     Sharding made = explicit_part(planned_.resolve(program_.specs[own.spec], node.rank));
     if (own.about < 0) return made;
-    if (own.of_parameter && !own.keeps_sums) return operand;  // what is only stored in parts is no part of the rules
+    if (own.of_parameter && !own.keeps_sums)
+      return operand;  // the rules do not describe values that are split only in storage
     unsigned about = made.used_axes();
     for (const SpecEntry& entry : program_.specs[own.about].entries)
       for (const Name& name : entry.axes) about |= axes_mask(planned_.given, planned_.cuts, name.view());

@@ -189,17 +189,13 @@ class Flow {
       if (alike) deferred[at(node)] = axes;
       return alike;
     }
-    if (!is_zeros(node) || is_result_[at(node)] != 0 || readers_.count(node) != 1) return false;
+    if (graph_[node].is_constant() || !is_known_zero(graph_, node) || is_result_[at(node)] != 0 ||
+        readers_.count(node) != 1)
+      return false;
     add_unreduced(node, axes);
     produced[at(node)].reduction = Reduction::sum;
     deferred[at(node)] = axes;
     return true;
-  }
-  constexpr bool is_zeros(int node) const {
-    const Node& made = graph_[node];
-    if (made.op != Op::broadcast) return false;
-    const Node& from = graph_.operand_node(node, 0);
-    return from.is_constant() && from.value == 0;
   }
 
   constexpr std::int64_t device_bytes(int node) const {
@@ -293,8 +289,8 @@ class Flow {
       if (deferred[at(units_.input(u, i).node)] != 0) need_all_parts(units_.input(u, i).node);
   }
 
-  /// A part of a result that is linear in partial inputs (`takes_over` of the result is 1) is empty where that part of
-  /// all these inputs is. Where the inputs differ in their empty parts, all parts of them are made.
+  /// A part of a result that is linear in partial inputs (`takes_over` of the result is 1) is empty if this part of all
+  /// these inputs is empty. If the inputs differ in which parts are empty, all parts of the inputs are made.
   constexpr void pass_parts(int u, const Growable<std::uint8_t>& takes_over) {
     const Unit& unit = units_[u];
     const PartList* common = nullptr;

@@ -45,7 +45,7 @@ struct LinkOperand {
 struct Link {
   std::int32_t unit = -1;  ///< -1 for a carried value: the body's argument and the body's output of one layer
   UnitKind kind = UnitKind::fused;
-  bool frees_axes = false;  ///< where it needs a dim whole, the axes of that dim may split another one
+  bool frees_axes = false;  ///< where the unit needs a dim whole, the axes of that dim may split another dim of it
   std::int32_t first_factor = 0, factor_count = 0;
   std::int32_t first_operand = 0, operand_count = 0;
   std::int32_t first_dim = 0, dim_count = 0;
@@ -98,7 +98,7 @@ class Links {
   }
 
   /// Links an `alike` node, its two operands, and where operand 1 is an `alike` node as well (the pair that
-  /// ts::shard_as makes), the operand of that one.
+  /// ts::shard_as makes), the operand of that node.
   constexpr void tie_alike(int id) {
     const int from = graph_.operand(id, 0), other = graph_.operand(id, row_of(graph_[id]).sharded_as);
     begin(-1, UnitKind::repeat);

@@ -99,7 +99,7 @@ class LoopSums {
       for (int k = 0; k < carried; ++k)
         if (adders[size(k)] >= 0) own.carried[size(k)] = summed_over(flow, body, k, adders[size(k)]);
     }
-    // A sum that turns out to need its terms reduced may be what another one was linear with.
+    // If a sum turns out to need its terms reduced, sums that were linear together with it must be looked at again.
     for (bool valid = !any; !valid;) {
       Growable<PartialSums> trial = sums_;
       const Flow flow = flow_of(body, trial);

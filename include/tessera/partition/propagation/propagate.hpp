@@ -33,7 +33,7 @@ struct ValueShardings {
 /// the rest.
 struct ExplicitShardings {
   unsigned axes = 0;             ///< one bit a mesh axis; 0: all axes are automatic
-  Growable<Sharding> of;         ///< by node: over the explicit axes alone
+  Growable<Sharding> of;         ///< by node: over the explicit axes only
   Growable<std::uint8_t> given;  ///< by node: whether the rules decide it
 
   constexpr bool rules(int node) const { return axes != 0 && given[static_cast<std::size_t>(node)] != 0; }
@@ -68,8 +68,8 @@ struct FactorClaim {
   bool argument = false;
   FactorKind kind = FactorKind::pass;
   std::int8_t factor = -1;
-  std::int64_t bytes = 0;   ///< of all operands that suggest these axes, or more axes behind them
-  std::int64_t direct = 0;  ///< of those that suggest these axes alone
+  std::int64_t bytes = 0;   ///< of all operands that suggest these axes, or these and then more axes
+  std::int64_t direct = 0;  ///< of those that suggest exactly these axes
 
   /// Whether this claim wins over the other one: a lower priority, arguments of the program, more bytes, ...
   constexpr bool before(const FactorClaim& other) const {

@@ -10,7 +10,8 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/ir/attributes.hpp>
+#include <tessera/graph/ir/attributes/repeat.hpp>
+#include <tessera/graph/ir/attributes/storage.hpp>
 #include <tessera/graph/ir/program.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/ops/rows.hpp>
@@ -66,7 +67,7 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
   fail_operation(errc::capacity, c,
                  "the values of the program up to this operation have more than 2^55 elements together", {});
 }
-/// Operand `found` has another number of layers or steps than operand `first`, or, where `first` is -1, than
+/// Reports that operand `found` has a different number of layers or steps than operand `first`; if `first` is -1, than
 /// `expected`, the number that the program gives.
 [[noreturn]] inline void fail_layers(const GraphView& graph, int id, const Growable<Shape>& shapes, int first,
                                      int found, std::int64_t expected) {

@@ -189,7 +189,8 @@ class ShardingSolver {
     return made;
   }
 
-  /// What a wrapper gathers, and the gradient of it, stays split as the parameter is for computations.
+  /// A parameter that a wrapper gathers, and its gradient, stay split along the axes that split the parameter for
+  /// computations.
   constexpr void keep_computed_splits(const GraphView& graph, ValueShardings& made) const {
     for (int id = 0; id < graph.size; ++id) {
       if (!row_of(graph[id]).constrains) continue;
@@ -204,7 +205,8 @@ class ShardingSolver {
             made.of[size(id)].dims[d] = split.dims[d];
     }
   }
-  /// The argument that a parameter is, behind casts and barriers, or the constraint that gathered it before; else -1.
+  /// The argument from which a parameter was made by casts and barriers, or the constraint that gathered it; -1 where
+  /// it is neither.
   static constexpr int made_of(const GraphView& graph, int id) {
     while (!graph[id].is_argument() && !row_of(graph[id]).constrains) {
       const OpRow& row = row_of(graph[id]);
@@ -313,8 +315,8 @@ class ShardingSolver {
     return moved;
   }
 
-  /// Gives a value outside of a body the sharding found inside of it, where that only adds axes. Returns whether it
-  /// did.
+  /// Gives a value outside of a body the sharding that was found inside the body, if this only adds axes. Returns
+  /// whether the sharding changed.
   constexpr bool extend(int g, int node, const Sharding& found) {
     ValueShardings& outer = values[size(g)];
     Sharding& own = outer.of[size(node)];

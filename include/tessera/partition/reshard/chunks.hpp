@@ -24,7 +24,7 @@ struct IndexRange {
 
 /// The windows of a dim that begin in a range of its rows, of windows without end.
 constexpr IndexRange windows_at(const WindowedDim& dim, const IndexRange& rows) {
-  const auto from = [&](std::int64_t row) {  // the first window at this row or behind it
+  const auto from = [&](std::int64_t row) {  // the first window that begins at this row or after it
     const std::int64_t on = row + dim.before;
     return on > 0 ? (on - 1) / dim.stride + 1 : on / dim.stride;
   };
@@ -49,8 +49,8 @@ constexpr std::int64_t rows_lacking_after_slice(std::int64_t extent, std::int64_
   const std::int64_t rows = rows_of_chunk(extent, outer * inner);
   if (rows == 0 || rows * inner == rows_of_chunk(extent, outer)) return 0;
   std::int64_t most = 0;
-  // New chunk k is the further behind chunk k / inner, the larger k is. The last full chunk, the chunk after it, or the
-  // last new chunk of the outer chunk before lacks most.
+  // The larger k is, the further new chunk k begins after chunk k / inner. The last full chunk, the chunk after it, or
+  // the last new chunk of the outer chunk before lacks most.
   const std::int64_t full = extent / rows - 1;
   const std::int64_t candidates[] = {full - (full + 1) % inner, full, full + 1};
   for (const std::int64_t k : candidates) {

@@ -6,8 +6,8 @@
 
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/ir/attributes.hpp>
 #include <tessera/mesh/sharding.hpp>
+#include <tessera/ops/data_movement/factors.hpp>
 
 TESSERA_PLANNING_BEGIN
 

@@ -10,7 +10,7 @@
 #include <tessera/base/compiled.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
-#include <tessera/base/hash.hpp>
+#include <tessera/base/integers/hash.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/mesh/processes.hpp>
 #include <tessera/partition/plan/plan.hpp>
@@ -137,7 +137,8 @@ TESSERA_ONCE std::uint64_t agree_on_plan(const Plan& plan, const CompiledProgram
     return head[1];
   }
 
-  // All processes know that, and go on together: process 0 sends its hashes, and the first that differs answers.
+  // All processes know that their plans differ, and continue together: process 0 sends its hashes, and the first
+  // process whose hashes differ answers.
   Growable<std::uint64_t> first(static_cast<std::size_t>(heads[0]));
   sent.clear(), received.clear();
   for (int process = 1; process < count && own == 0; ++process)

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include <tessera/base/growable.hpp>
-#include <tessera/base/hash.hpp>
+#include <tessera/base/integers/hash.hpp>
 #include <tessera/base/intrusive_ptr.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
@@ -86,7 +86,7 @@ class Executable {
   /// a mixture of the argument and the result.
   bool overwrote() const { return overwrote_; }
   void begin_call() { overwrote_ = false; }
-  /// What a profiler shows of the steps: null until it first times a run.
+  /// What a profiler shows for each step; null until a profiler first times a run.
   IntrusivePtr<RefCounted>& profiled_steps() { return profiled_steps_; }
 
   /// Errors, before any step runs: `policy` when the program would exceed the limit of a CommunicationScope,

@@ -17,6 +17,7 @@
 #include <tessera/mesh/processes.hpp>
 #include <tessera/ops/contraction/window_rows.hpp>
 #include <tessera/ops/data_movement/data_movement_rows.hpp>
+#include <tessera/ops/data_movement/factors.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/runtime/memory/buffer.hpp>
 #include <tessera/runtime/memory/stored_grid.hpp>

@@ -26,7 +26,7 @@ struct ProfileHook {
   void (*begin)(ProfiledRange&);
   void (*end)(ProfiledRange&) noexcept;
 
-  /// This thread's, or null without a profiler.
+  /// The hook of this thread; null without a profiler.
   static const ProfileHook*& own() {
     static thread_local const ProfileHook* hook = nullptr;
     return hook;
@@ -36,7 +36,7 @@ struct ProfileHook {
 /// The timers of a thread that run at the same time, innermost first.
 struct OpenTimer {
   OpenTimer* outer = nullptr;
-  std::int64_t* inner_ns = nullptr;  ///< the time of timers that ran inside of what this one times now
+  std::int64_t* inner_ns = nullptr;  ///< the total time of inner timers while the present timer runs
 };
 
 /// What a ts::Profiler times beside the steps of programs.
@@ -48,7 +48,7 @@ class ProfiledRange : public OpenTimer {
   explicit ProfiledRange(ProfiledWork done, Source at = {}) : work(done), source(at), hook_(ProfileHook::own()) {
     if (hook_ != nullptr) hook_->begin(*this);
   }
-  /// Of work that reads and writes each element of a tensor once.
+  /// A range for work that reads and writes each element of a tensor once.
   ProfiledRange(ProfiledWork done, Source at, const TensorStorage& moved) : ProfiledRange(done, at) {
     if (hook_ != nullptr) bytes = 2 * volume(moved.shape()) * static_cast<std::int64_t>(size_of(moved.dtype()));
   }

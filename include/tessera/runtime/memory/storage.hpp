@@ -50,8 +50,9 @@ class TensorStorage final : public RefCounted {
 
   /// Whether the elements are in memory.
   bool is_written() const { return !deferred_ || deferred_->written.load(std::memory_order_acquire) != nullptr; }
-  /// What will write the elements; empty if they are written. Of several processes, one may read elements and another
-  /// not, but all must reshard in the same way: there it is what wrote them, until they may have changed.
+  /// What will write the elements; empty if they are written. If several processes run the program, one process may
+  /// read the elements and another may not, but all must reshard in the same way. There it is kept after the elements
+  /// are written, until they may have changed.
   Write deferred() const {
     if (!deferred_) return {};
     const std::lock_guard lock(deferred_->mutex);

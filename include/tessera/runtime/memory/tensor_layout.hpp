@@ -12,7 +12,7 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
-#include <tessera/base/hash.hpp>
+#include <tessera/base/integers/hash.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/kernels/at_fork.hpp>
 #include <tessera/kernels/made_once.hpp>

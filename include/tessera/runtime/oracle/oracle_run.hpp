@@ -148,7 +148,7 @@ class OracleComparer final : public StepObserver {
     return found == nullptr || !found->known ? nullptr : found;
   }
 
-  /// A value that a loop carries partial has the error of the steps before.
+  /// A partial value that a loop carries has the error of the earlier steps as well.
   void carry_slack(const FrameLayout& layout, const Frame& frame, const Growable<double>& before) {
     const int body = graph_of(layout);
     State& state = state_of(layout);
@@ -184,7 +184,7 @@ class OracleComparer final : public StepObserver {
     return allowed;
   }
 
-  /// That of a result which the body of a loop leaves partial.
+  /// The tolerance of a result that the body of a loop leaves partial.
   Allowed allowed_of_loop(const FrameLayout& layout, const PlanStep& step, int node) {
     const WholeValue* const whole = known(layout, node);
     Allowed allowed;

@@ -10,9 +10,12 @@
 
 #include <tessera/base/growable.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/ir/attention_form.hpp>
 #include <tessera/graph/ir/attributes.hpp>
+#include <tessera/graph/ir/attributes/einsum_labels.hpp>
 #include <tessera/graph/ir/row.hpp>
+#include <tessera/ops/attention/attention_form.hpp>
+#include <tessera/ops/cumulative/cumulative_options.hpp>
+#include <tessera/ops/indexing/scatter_rule.hpp>
 #include <tessera/runtime/oracle/oracle_fused.hpp>
 #include <tessera/runtime/oracle/oracle_value.hpp>
 

@@ -9,10 +9,10 @@
 
 #include <tessera/base/growable.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/ir/attention_form.hpp>
 #include <tessera/kernels/attention/attention_bf16.hpp>
 #include <tessera/kernels/attention/attention_gradient.hpp>
 #include <tessera/kernels/isa.hpp>
+#include <tessera/ops/attention/attention_form.hpp>
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/executor/prepared_step.hpp>
 #include <tessera/runtime/executor/work_grid.hpp>
@@ -113,7 +113,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
       stores = true;
     }
     place.shape.causal = causal_;
-    // Computing the output alone, the kernel finds the logarithms again: it does not read those of another unit.
+    // Where only the output is computed, the kernel finds the logarithms again: it does not read those of another unit.
     const AttentionForm first = AttentionForm::of_node(c.graph[c.units.output(c.step.unit, 0).node]);
     if (!backward_ && unit.output_count == 1 && first.result != AttentionResult::logarithms)
       place.parts[lse].pointer = -1;

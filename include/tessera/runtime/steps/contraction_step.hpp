@@ -14,7 +14,7 @@
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/base/sort_distinct.hpp>
-#include <tessera/graph/ir/attributes.hpp>
+#include <tessera/graph/ir/attributes/einsum_labels.hpp>
 #include <tessera/kernels/gemm/contraction.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/runtime/executor/frame.hpp>
@@ -242,8 +242,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     }
     if (!make_items(sums)) take_turns(sums);
   }
-  /// If the places of a sum are divided into different items, runs them in turns: turn t runs the t-th place of each
-  /// sum.
+  /// If the places that add to one sum are divided into different items, runs them in turns: turn t runs the t-th place
+  /// of each sum.
   TESSERA_PLANNING void take_turns(int sums) {
     Growable<Growable<Place>> turns;
     for (std::size_t p = 0; p < places_.size(); ++p) {

@@ -77,7 +77,8 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
     std::int64_t from_offset = 0, to_offset = 0, totals = 0;  // in elements
   };
   /// The chunks of the same lines. `totals` is the offset in scratch of an array [chunks, lines], of which each device
-  /// computes the row of its chunk; the gathered totals are at the same offset behind those of all groups.
+  /// computes the row of its chunk; the gathered totals are at the same offset in a second area, which follows the
+  /// totals of all groups.
   struct Group {
     std::int64_t totals, lines;
     Coordinates at;        // of one of its devices

@@ -19,9 +19,8 @@
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Copies within each device, of rearranges and other data movement that no view can express. A host scalar, such as
-/// the cotangent 1 of a loss, is no stored input: the step writes it where a rearrange makes it a tensor of one
-/// element.
+/// Rearranges and other data movement that no view can express: copies within each device. A host scalar, such as the
+/// cotangent 1 of a loss, is no stored input: the step writes it where a rearrange makes it a tensor of one element.
 class DataMovementStep final : public PreparedStep {
  public:
   explicit DataMovementStep(const StepContext& c)

@@ -89,7 +89,7 @@ template <DTypeSet Types> class RaggedStep final : public PreparedStep {
   Growable<Place> places_;
   DType dtype_{}, size_dtype_{};
   bool sums_rows_ = false, transposed_ = false;
-  // Of one run; members so that run() does not allocate.
+  // Values of one run; members so that run() does not allocate.
   mutable Growable<std::int64_t> ends_;  // by place, leading index and group
   mutable Growable<Task> tasks_;
   mutable Growable<kernels::RowSegment> segments_;

@@ -146,7 +146,7 @@ class RepeatStep final : public PreparedStep {
         }
     }
   }
-  /// Without steps, the carried values are what they were.
+  /// Without steps, the carried values keep their initial values.
   void copy_carried(const Frame& frame) const {
     for (int k = 0; k < shape_.carried && static_cast<std::size_t>(k) < outputs_.size(); ++k) {
       if (outputs_[static_cast<std::size_t>(k)] < 0) continue;

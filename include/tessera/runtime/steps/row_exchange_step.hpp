@@ -113,7 +113,7 @@ class RowExchangeStep final : public PreparedStep {
       const std::int64_t offset = row_of(graph_[node_]).offset(context(), static_cast<int>(i));
       const std::int64_t begin = std::max(next, offset), end = std::min(box.end[dim_], offset + value.shape[dim_]);
       const int own = in.index(at, value.stacked ? layer : 0);
-      // Of a partial result, each device contributes its own rows.
+      // For a partial result, each device contributes its own rows.
       const bool partial = shard_count(value.sharding, layout_.mesh(), static_cast<int>(dim_)) > 1 &&
                            layout_.value(step_.outputs[0]).sharding.dims[dim_].empty();
       for (std::int64_t row = begin, last = 0; row < end; row = last) {

@@ -23,14 +23,14 @@
 #include <tessera/runtime/steps/cumulative_step.hpp>
 #include <tessera/runtime/steps/custom_step.hpp>
 #include <tessera/runtime/steps/data_movement_step.hpp>
-#include <tessera/runtime/steps/fold_windows_step.hpp>
 #include <tessera/runtime/steps/indexed_step.hpp>
 #include <tessera/runtime/steps/ragged_step.hpp>
 #include <tessera/runtime/steps/random_step.hpp>
 #include <tessera/runtime/steps/repeat_step.hpp>
 #include <tessera/runtime/steps/row_exchange_step.hpp>
 #include <tessera/runtime/steps/sort_step.hpp>
-#include <tessera/runtime/steps/window_step.hpp>
+#include <tessera/runtime/steps/windows/fold_windows_step.hpp>
+#include <tessera/runtime/steps/windows/window_step.hpp>
 #endif
 
 namespace tessera::runtime {
@@ -113,7 +113,7 @@ template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
 
 template <StepNeeds Needs>
 inline constexpr StepCode code_for = []<std::size_t... K>(std::index_sequence<K...>) {
-  return StepCode{{step_factory<Needs, static_cast<UnitKind>(K)>()...}, &kernels::strided_reduce_as<Needs.partial>};
+  return StepCode{{step_factory<Needs, static_cast<UnitKind>(K)>()...}, &kernels::strided_reduce<Needs.partial>};
 }(std::make_index_sequence<unit_kinds>{});
 
 }  // namespace detail

@@ -69,7 +69,7 @@ namespace detail {
 class Moves {
  public:
   Moves(std::string_view name, DType type, Reduction reduction = Reduction::sum)
-      : name_(name), type_(type), plan_(type, reduction, &kernels::strided_reduce_as<all_combined_types>) {}
+      : name_(name), type_(type), plan_(type, reduction, &kernels::strided_reduce<all_combined_types>) {}
 
   /// Starts the next group: later destinations and sources belong to its members.
   void begin(const Group& group) {

@@ -19,7 +19,7 @@ struct Message {
 };
 
 /// How the processes that run a program together reach each other: MPI, or sockets in our tests. An implementation
-/// knows bytes alone, nothing of tensors.
+/// knows bytes, and nothing of tensors.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -35,13 +35,14 @@ class Communicator {
 
   /// Hashes of the plans that all processes were found to have, sorted: equal in all processes, see agree_on_plan.
   Growable<std::uint64_t> agreed_plans;
-  /// A hash of all runs of programs that sent messages or ended with an exception, such as that of an index outside of
-  /// a table: equal in processes that go on together. Messages of others must not be taken for those that are due.
+  /// A hash of all runs of programs that sent messages or ended with an exception, such as an index outside of a table.
+  /// It is equal in processes that ran the same programs; messages of a process with another hash must not be taken for
+  /// those that are due.
   std::uint64_t runs = 0;
 };
 
 namespace detail {
-/// That of this process; null while it is alone.
+/// The communicator of this process; null if no other process takes part.
 inline constinit Communicator* own_communicator = nullptr;
 }  // namespace detail
 

@@ -147,7 +147,7 @@ class ProcessMoves {
       for (const Filled& own : filled) {
         if (own.inputs.size() == 1 && own.inputs[0] < 0 &&
             received[static_cast<std::size_t>(-1 - own.inputs[0])].offset < 0)
-          continue;  // it is received in its place
+          continue;  // it is received where it belongs
         int& destination = destinations[static_cast<std::size_t>(own.destination)];
         if (destination < 0) {
           destination =

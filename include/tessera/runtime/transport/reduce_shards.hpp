@@ -21,7 +21,7 @@ TESSERA_ONCE void reduce_shards(DType type, Reduction reduction, std::span<const
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE void reduce_shards(DType type, Reduction reduction, std::span<const ShardRef> destination,
                                 std::span<const ShardRef> source, int partials) {
-  reshard(type, reduction, destination, source, partials, &kernels::strided_reduce_as<>);
+  reshard(type, reduction, destination, source, partials, &kernels::strided_reduce<>);
 }
 #endif
 

@@ -42,7 +42,7 @@ class ProcessMoves;
 class ReshardPlan {
  public:
   TESSERA_PLANNING explicit ReshardPlan(DType type, Reduction reduction = Reduction::sum,
-                                        kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>)
+                                        kernels::ReduceFunction reduce = &kernels::strided_reduce<>)
       : type_(type), reduction_(reduction), reduce_(reduce) {
     with_monoid(reduction, [&]<class M>() {
       dispatch<M::dtypes>(

@@ -14,7 +14,7 @@
 
 #include <tessera/base/compiled.hpp>
 #include <tessera/base/growable.hpp>
-#include <tessera/base/hash.hpp>
+#include <tessera/base/integers/hash.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/kernels/at_fork.hpp>
 #include <tessera/kernels/made_once.hpp>
