@@ -409,6 +409,10 @@ struct ConstraintOp {
                              .flops = 0,
                              .constrains = true,
                              .recomputed = true};
+  /// A number is on the host, and has no sharding.
+  static constexpr int simplify(Graph& made, const Node&, const std::int32_t* operands) {
+    return is_host_number(made, operands[0]) ? operands[0] : -1;
+  }
   static constexpr GradientRule gradient = [](Gradient& r) {
     Node made = r.node();
     const Constraint own = Constraint::of(made);
@@ -472,6 +476,10 @@ struct AlikeOp {
                              .shape_only = 2,
                              .sharded_as = 1,
                              .recomputed = true};
+  /// Numbers are on the host, and have no sharding.
+  static constexpr int simplify(Graph& made, const Node&, const std::int32_t* operands) {
+    return is_host_number(made, operands[0]) || is_host_number(made, operands[1]) ? operands[0] : -1;
+  }
   static constexpr GradientRule gradient = [](Gradient& r) {
     const Alike own = Alike::of(r.node());
     if (!own.of_experts || is_host_number(r.g())) return r.add(0, r.g());

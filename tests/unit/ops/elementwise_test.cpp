@@ -266,12 +266,17 @@ TEST(Elementwise, LogitAndIsclose) {
   expect_alike(got.at(1).data, {1, 1, 1, 0, 1, 0});
 }
 
-// torch.clamp: NaN stays, bounds in the wrong order give the upper one; torch.lerp: exact at both ends.
+// torch.clamp: NaN stays, also of a bound, bounds in the wrong order give the upper one; torch.lerp: exact at both
+// ends.
 TEST(Elementwise, ClampAndLerp) {
   const Array x({5}, {-2, 0.5, NAN, 3, INFINITY});
   const auto clamped = [&](auto f) { return run(trace<decltype(f), Float<1>>().view(), {x}).at(0).data; };
   expect_alike(clamped([](const auto& v) { return ts::clamp(v, -1, 1.5); }), {-1, 0.5, NAN, 1.5, 1.5});
   expect_alike(clamped([](const auto& v) { return ts::clamp(v, 2, 1); }), {1, 1, NAN, 1, 1});
+  expect_alike(clamped([](const auto& v) { return ts::clamp(v, NAN, 1); }), {NAN, NAN, NAN, NAN, NAN});
+  expect_alike(clamped([](const auto& v) { return ts::clamp(v * 0.0 - 5.0, v, 2.0 - v * 0.0); }),
+               {-2, 0.5, NAN, 2, NAN});
+  expect_alike(clamped([](const auto& v) { return ts::clamp(3.0, 1.0, v); }), {-2, 0.5, NAN, 3, 3});
   const auto whole = [](const auto& i) { return ts::clamp(i, 0, 5); };
   const Program integers = trace<decltype(whole), Int<1>>();
   EXPECT_EQ(integers.main()[integers.main().size - 1].dtype, ts::DType::i32);

@@ -144,6 +144,141 @@ TEST(ShardMap, EveryCollectiveAndItsGradient) {
   }
 }
 
+// A tangent against differences, and a Hessian-vector product against differences of gradients.
+constexpr auto tangents_of_all = [](auto a, auto b, auto da, auto db) {
+  const auto f = [](const auto& x, const auto& y) { return std::get<0>(loss_of_all(std::tuple(x, y))); };
+  const auto linearized = ts::linearize(f, a, b);
+  return std::tuple(std::get<1>(ts::jvp(f, std::tuple(a, b), std::tuple(da, db))), std::get<1>(linearized)(da, db),
+                    ts::hvp(f, std::tuple(a, b), std::tuple(da, db)));
+};
+TEST(ShardMap, TangentsOfEveryCollective) {
+  constexpr auto program = ts::compile(tangents_of_all);
+  constexpr auto gradients = ts::compile(all_with_gradient);
+  const std::vector<double> a = some_values(rows * columns, 1), b = some_values(rows * columns, 2),
+                            da = some_values(rows * columns, 3), db = some_values(rows * columns, 4);
+  for (const ts::Mesh& mesh : {ts::Mesh({{"x", 1}}), ts::Mesh({{"x", 2}}), ts::Mesh({{"y", 2}, {"x", 3}})}) {
+    const std::string on = " on " + mesh.text();
+    const auto split = [&](const std::vector<double>& v) {
+      return ts::shard(v, {rows, columns}, mesh, {ts::none, "x"});
+    };
+    const auto whole = [&](const std::vector<double>& v) { return ts::shard(v, {rows, columns}, mesh); };
+    const auto moved = [&](double step) {
+      std::vector<double> x = a, y = b;
+      for (std::size_t i = 0; i < x.size(); ++i) x[i] += step * da[i], y[i] += step * db[i];
+      return gradients(split(x), whole(y));
+    };
+    const double step = 1e-5;
+    const auto [up, up_gradient] = moved(step);
+    const auto [down, down_gradient] = moved(-step);
+    const auto slope = [&](const auto& above, const auto& below) {
+      std::vector<double> made = ts::to_host(above);
+      const std::vector<double> other = ts::to_host(below);
+      for (std::size_t i = 0; i < made.size(); ++i) made[i] = (made[i] - other[i]) / (2 * step);
+      return made;
+    };
+    const auto [tangent, pushed, products] = program(split(a), whole(b), split(da), whole(db));
+    expect_near(ts::to_host(tangent), slope(std::get<0>(up), std::get<0>(down)), 1e-6, "tangent" + on);
+    expect_near(ts::to_host(pushed), ts::to_host(tangent), 1e-12, "linearized" + on);
+    expect_near(ts::to_host(std::get<0>(products)), slope(std::get<0>(up_gradient), std::get<0>(down_gradient)), 1e-6,
+                "first product" + on);
+    expect_near(ts::to_host(std::get<1>(products)), slope(std::get<1>(up_gradient), std::get<1>(down_gradient)), 1e-6,
+                "second product" + on);
+  }
+}
+
+// A tangent reads the shapes of the cotangents on which it is built, and computes none of them.
+TEST(ShardMap, TangentsComputeNoCotangents) {
+  constexpr auto pushed = ts::compile([](auto x, auto w, auto dx) {
+    return std::get<1>(ts::linearize(
+        [&](const auto& own) {
+          return ts::shard_map<"{x}, {} -> {}">([](const auto& in, const auto& v) {
+            const auto y = ts::tanh(ts::matmul(in, v));
+            return ts::psum<"x">(ts::sum(ts::ppermute<"x">(y, ts::Shift(1)) * y));
+          })(own, w);
+        },
+        x))(dx);
+  });
+  const ts::Mesh mesh({{"x", 2}});
+  const auto x = ts::ones<double>({4, 3}, mesh, {"x"});
+  const ts::Plan& plan = pushed.plan(x, ts::ones<double>({3, 3}, mesh), x);
+  EXPECT_EQ(plan.count(ts::Collective::permute), 2) << "of y, and of its tangent";
+}
+
+// ---- derivatives taken in the function, compared with those of the sum of the losses of all devices
+
+constexpr auto local_loss = [](const auto& x, const auto& w) {
+  return ts::sum(ts::tanh(ts::matmul(x, w)) * ts::cast<double>(ts::axis_index<"x">(x) + 1));
+};
+constexpr auto sum_of_losses = [](const auto& x, const auto& w) {
+  return ts::shard_map<"{x}, {} -> {}">(
+      [](const auto& own, const auto& v) { return ts::psum<"x">(local_loss(own, v)); })(x, w);
+};
+TEST(ShardMap, DerivativesInside) {
+  constexpr auto inside = ts::compile([](auto x, auto w) {
+    return ts::shard_map<"{x}, {} -> {x}, {}, {}, {}, {}, {x}, {}">([](const auto& own, const auto& v) {
+      const auto [of_x, of_w] = ts::grad<0, 1>(local_loss)(own, v);
+      const auto of_each = ts::grad([&](const auto& u) { return local_loss(own, u); })(ts::pvary<"x">(v));
+      const auto reduced = ts::grad([&](const auto& u) { return ts::psum<"x">(local_loss(own, u)); })(v);
+      const auto repeated = ts::grad([](const auto& u) { return ts::pvary<"x">(ts::sum(ts::sin(u))); })(v);
+      const auto [y, pullback] = ts::vjp([](const auto& in, const auto& u) { return ts::matmul(in, u); }, own, v);
+      const auto [pulled_x, pulled_w] = pullback(y);
+      return std::tuple(of_x, of_w, ts::psum<"x">(of_each), reduced, repeated, pulled_x, pulled_w);
+    })(x, w);
+  });
+  constexpr auto outside = ts::compile([](auto x, auto w) {
+    const auto [of_x, of_w] = ts::grad<0, 1>(sum_of_losses)(x, w);
+    const auto y = ts::matmul(x, w);
+    return std::tuple(of_x, of_w, of_w, of_w, ts::cos(w), ts::matmul(y, ts::transpose(w)),
+                      ts::matmul(ts::transpose(x), y));
+  });
+  const std::vector<double> x = some_values(rows * columns, 1), w = some_values(columns * columns, 2);
+  for (const int devices : {1, 2, 3}) {
+    const ts::Mesh mesh({{"x", devices}});
+    const auto a = ts::shard(x, {rows, columns}, mesh, {"x"}), b = ts::shard(w, {columns, columns}, mesh);
+    const auto found = inside(a, b);
+    const auto expected = outside(a, b);
+    const auto expect_equal = [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (expect_near(ts::to_host(std::get<I>(found)), ts::to_host(std::get<I>(expected)), 1e-12,
+                   "derivative " + std::to_string(I) + " on " + mesh.text()),
+       ...);
+    };
+    expect_equal(std::index_sequence<0, 1, 2, 3, 5, 6>());
+    std::vector<double> cosines = ts::to_host(std::get<4>(expected));
+    for (double& each : cosines) each *= devices;  // the loss of each device depends on the shared value
+    expect_near(ts::to_host(std::get<4>(found)), cosines, 1e-12, "equal losses on " + mesh.text());
+  }
+}
+
+// By a struct: what is split has a gradient on each device, what is shared one that is summed over the devices.
+struct Affine {
+  Tensor weight;
+  ts::ShardedTensor<double, 1> bias;
+};
+TEST(ShardMap, GradientsOfAStructInside) {
+  constexpr auto inside = ts::compile([](auto model, auto x) {
+    return ts::shard_map<"[{-,x}, {}], {} -> [{-,x}, {}]">([](const auto& own, const auto& in) {
+      Affine gradient = ts::grad([](const auto& m, const auto& v) {
+        return ts::sum(ts::sin(ts::tanh(ts::matmul(v, m.weight) + ts::sum(m.bias))));
+      })(own, in);
+      return gradient;
+    })(model, x);
+  });
+  constexpr auto outside = ts::compile([](auto model, auto x) {
+    return ts::grad([](const auto& m, const auto& v) {
+      return ts::sum(ts::sin(ts::tanh(ts::matmul(v, m.weight) + ts::sum(m.bias))));
+    })(model, x);
+  });
+  for (const int devices : {1, 2, 3}) {
+    const ts::Mesh mesh({{"x", devices}});
+    const Affine model{ts::shard(some_values(columns * columns, 2), {columns, columns}, mesh, {ts::none, "x"}),
+                       ts::shard(some_values(columns, 3), {columns}, mesh)};
+    const auto x = ts::shard(some_values(rows * columns, 1), {rows, columns}, mesh);
+    const Affine found = inside(model, x), expected = outside(model, x);
+    expect_near(ts::to_host(found.weight), ts::to_host(expected.weight), 1e-12, "weight on " + mesh.text());
+    expect_near(ts::to_host(found.bias), ts::to_host(expected.bias), 1e-12, "bias on " + mesh.text());
+  }
+}
+
 // ---- structs as arguments and results, compared with the program without shard_map
 
 struct Layer {

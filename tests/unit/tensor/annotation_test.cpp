@@ -77,6 +77,22 @@ TEST(annotation, an_axis_of_size_1_splits_nothing) {
   EXPECT_EQ(scope.text(), "1 slice over model: 40 B, 0 B on the wire\n") << "of the first mark";
 }
 
+// A number is on the host: a sharding of it is nothing, and another value is not laid out as it is.
+TEST(annotation, numbers_have_no_sharding) {
+  constexpr auto f = ts::compile([](auto x, const ts::Scalar& s) {
+    const auto two = ts::with_sharding(ts::full<double>({}, 2.0, x), {});
+    const auto given = ts::mark_sharding(ts::full<double>({}, s, x), {});
+    const auto [size, total] = ts::shard_as(ts::cast<double>(ts::extent<0>(x)) + two, ts::sum(x));
+    return std::tuple(two, ts::with_sharding(two * given, {}) * x, size, total);
+  });
+  const auto x = ts::shard(std::vector<double>{1, 2, 3, 4, 5}, {5}, mesh, {"x"});
+  const auto [two, scaled, size, total] = f(x, 3.0);
+  EXPECT_EQ(ts::to_host(two), std::vector<double>{2});
+  EXPECT_EQ(ts::to_host(scaled), (std::vector<double>{6, 12, 18, 24, 30}));
+  EXPECT_EQ(ts::to_host(size), std::vector<double>{7});
+  EXPECT_EQ(ts::to_host(total), std::vector<double>{15});
+}
+
 TEST(annotation, another_mark_is_an_error_until_the_first_is_cleared) {
   auto x = ts::shard(counted(20), {5, 4}, mesh, {"x"});
   const auto copy = x;

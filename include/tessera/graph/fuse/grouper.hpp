@@ -295,6 +295,7 @@ class Grouper : NodeReads {
     const Group &a = group_[own], &b = group_[other];
     const int members = a.count + b.count;
     if (members > max_members || a.alone || b.alone) return false;
+    if (state_[a.first].is_computed != state_[b.first].is_computed) return false;
     SpaceForm a_form, b_form;
     const Space space = joint_space(a, b, a_form, b_form);
     if (space.rank < 0 || path_between(own, other) || path_between(other, own) ||

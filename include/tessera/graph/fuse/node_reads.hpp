@@ -29,6 +29,7 @@ class NodeReads {
     std::int32_t first_read = 0, last_read = 0;
     std::int32_t first_reader = 0, last_reader = 0;  ///< the nodes that read its elements: a range of readers_
     bool is_output = false;
+    bool is_computed = false;  ///< an output, repeat or custom call reads its elements; else only its shape is read
   };
 
   GraphView graph_;
@@ -47,6 +48,7 @@ class NodeReads {
     }
     describe_nodes();
     list_reads();
+    mark_computed();
   }
   NodeReads(const NodeReads&) = delete;
   NodeReads& operator=(const NodeReads&) = delete;
@@ -112,6 +114,18 @@ class NodeReads {
     for (int id = 0; id < graph_.size; ++id)
       for (std::int32_t r = states[id].first_read; r < states[id].last_read; ++r)
         readers[states[reads[r]].last_reader++] = id;
+  }
+
+  constexpr void mark_computed() {
+    NodeState* const states = state_;
+    const std::int32_t* const reads = reads_.data();
+    for (int id = graph_.size - 1; id >= 0; --id) {
+      NodeState& state = states[id];
+      const UnitKind unit = row_of(graph_.nodes[id]).unit;
+      if (state.is_output || unit == UnitKind::repeat || unit == UnitKind::custom) state.is_computed = true;
+      for (std::int32_t r = state.first_read; r < state.last_read && state.is_computed; ++r)
+        states[reads[r]].is_computed = true;
+    }
   }
 };
 

@@ -65,16 +65,17 @@ struct Value {
   friend constexpr bool operator==(const Value& x, const Value& y) { return x.graph == y.graph && x.id == y.id; }
 };
 
-/// Whether a value is a host scalar: computed on the host from constants, sizes, Dims and Scalars.
-constexpr bool is_host_number(const Value& v) {
-  const Node& node = v.node();
+/// Whether a node is a host scalar: computed on the host from constants, sizes, Dims and Scalars.
+constexpr bool is_host_number(const Graph& graph, int id) {
+  const Node& node = graph[id];
   if (node.rank != 0) return false;
   const OpRow& row = row_of(node);
   if (row.host_source != HostSource::no) return true;
   bool all = row.kind == OpKind::elementwise;
-  for (int i = 0; i < node.arity && all; ++i) all = is_host_number(v.with(v.module->graph(v.graph).operand(v.id, i)));
+  for (int i = 0; i < node.arity && all; ++i) all = is_host_number(graph, graph.operand(id, i));
   return all;
 }
+constexpr bool is_host_number(const Value& v) { return is_host_number(v.module->graph(v.graph), v.id); }
 
 namespace build {
 

@@ -27,6 +27,17 @@ constexpr Value as_variable(const Value& value) {
                     {value.id});
 }
 
+/// A value whose graph index is stored inverted, as that of a tensor in a struct in a ts::shard_map, has its own here.
+constexpr Value turned(Value value) {
+  if (value.graph < 0) value.graph = ~value.graph;
+  return value;
+}
+/// Replaces a tensor of a structure; see `turned`.
+template <class Leaf> constexpr void replace_leaf(Leaf& leaf, Value made) {
+  if (value_behind(leaf).graph < 0) made.graph = ~made.graph;
+  leaf = Leaf(made);
+}
+
 /// Visits the floating tensors of structures, with their values in the graph in which they were made. 8-bit floats,
 /// which have no arithmetic, are data like integers.
 template <class Visit> struct VisitFloating {
@@ -35,7 +46,7 @@ template <class Visit> struct VisitFloating {
     if constexpr (SymOperand<std::remove_const_t<Leaf>> || StoredOperand<std::remove_const_t<Leaf>>) {
       using T = typename Leaf::element;
       if constexpr (is_floating_v<T> && !is_float8_v<T>)
-        if (const Value value = value_behind(leaf); value.module != nullptr) visit(leaf, value);
+        if (const Value value = value_behind(leaf); value.module != nullptr) visit(leaf, turned(value));
     }
   }
   constexpr void enter_stack(auto&) {}
@@ -80,8 +91,12 @@ template <class T> constexpr Floating make_variables(T& object) {
          "function of ts::compile");
   Floating made;
   for_each_floating(object, [&](auto& leaf, const Value& value) {
-    const Value own = as_variable(here(value));
-    leaf = std::remove_cvref_t<decltype(leaf)>(own);
+    using Leaf = std::remove_cvref_t<decltype(leaf)>;
+    Value own = here(value);
+    // A local value of a ts::shard_map has a gradient of its own on each device along the axes over which it varies.
+    if constexpr (LocalOperand<Leaf>) own = Leaf(own).of_all_devices();
+    own = as_variable(own);
+    replace_leaf(leaf, own);
     made.add(own);
   });
   return made;
@@ -90,8 +105,7 @@ template <class T> constexpr Floating make_variables(T& object) {
 /// stay.
 template <class T> constexpr void replace_floating(T& object, const Value& context, const Growable<std::int32_t>& ids) {
   std::size_t next = 0;
-  for_each_floating(
-      object, [&](auto& leaf, const Value&) { leaf = std::remove_cvref_t<decltype(leaf)>(context.with(ids[next++])); });
+  for_each_floating(object, [&](auto& leaf, const Value&) { replace_leaf(leaf, context.with(ids[next++])); });
 }
 
 }  // namespace tessera::detail

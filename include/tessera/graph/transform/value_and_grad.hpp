@@ -47,8 +47,10 @@ template <int I, int... Chosen> constexpr const auto& chosen_argument(const auto
 ///
 /// f returns a rank-0 tensor, or a tuple that begins with one, followed by auxiliary results. The gradient has the type
 /// and the shapes of `first`; a field without gradient (a Dim, a Scalar, an integer tensor) is copied. `rest` is held
-/// constant. Errors: `structure` for a loss that has a value for each layer of a Stack. Source: reverse-mode
-/// differentiation of the traced graph; no tape exists at run time.
+/// constant. In the function of a ts::shard_map, a loss that differs between devices stands for the sum of their
+/// losses, as in JAX: the gradient of a value that devices share is summed over them. Errors: `structure` for a loss
+/// that has a value for each layer of a Stack. Source: reverse-mode differentiation of the traced graph; no tape exists
+/// at run time.
 template <class F> constexpr auto value_and_grad(F f) {
   return [f](const auto& first, const auto&... rest) {
     constexpr bool is_differentiable = detail::is_differentiable_v<std::remove_cvref_t<decltype(first)>>;
@@ -77,7 +79,9 @@ template <class F> constexpr auto value_and_grad(F f) {
       static_assert(Loss::rank == 0,
                     "tessera: the function of ts::grad and of ts::value_and_grad returns a loss of rank "
                     "0; reduce the loss with ts::mean or ts::sum");
-      if constexpr (Loss::rank == 0)  // otherwise a static_assert has failed
+      if constexpr (LocalOperand<Loss>)
+        loss.value = loss.of_all_devices();
+      else if constexpr (Loss::rank == 0)  // otherwise a static_assert has failed
         if (loss.value.rank() != 0)
           loss.value.refuse(errc::structure,
                             "[stack] loss: the loss is computed from a field of all layers, so it has a "

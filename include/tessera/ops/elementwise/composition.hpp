@@ -55,11 +55,17 @@ template <NumberClass Class> struct ClassifyTag {
   }
 };
 
+/// The common type of three operands, of which the first two may be numbers.
+template <class A, class B, class C>
+struct PromoteThree : Promote<Typed<typename Promote<A, B>::type, Promote<A, B>::rank>, C> {};
+template <class A, class B, class C>
+  requires(is_number_v<typename A::type> && is_number_v<typename B::type>)
+struct PromoteThree<A, B, C> : Promote<A, Typed<typename Promote<B, C>::type, Promote<B, C>::rank>> {};
+
 /// Three operands that are promoted to one element type.
 struct ThreeOperands {
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
-  template <class A, class B, class C>
-  using Meet = Promote<Typed<typename Promote<A, B>::type, Promote<A, B>::rank>, C>;
+  template <class A, class B, class C> using Meet = PromoteThree<A, B, C>;
   template <class A, class B, class C> using result = Typed<typename Meet<A, B, C>::type, Meet<A, B, C>::rank>;
   template <class A, class B, class C> static constexpr void convert(Value& a, Value& b, Value& c) {
     a = convert_operand<A>(a, Meet<A, B, C>::dtype);
@@ -71,8 +77,14 @@ struct ClampTag : ThreeOperands {
   static constexpr const char* function = "clamp";
   static constexpr Value emit(Value context, Value x, Value low, Value high) {
     x = x.at(context.source);
-    const Value raised = build::select(build::less(x, low), low, x);
-    return build::select(build::greater(raised, high), high, raised);
+    const Value raised = build::select(or_nan(build::less(x, low), low), low, x);
+    return build::select(or_nan(build::greater(raised, high), high), high, raised);
+  }
+  /// Whether x is beyond a bound, or the bound is NaN.
+  static constexpr Value or_nan(Value beyond, Value bound) {
+    const Node& node = bound.node();
+    if (!is_floating(node.dtype) || (node.is_constant() && node.value == node.value)) return beyond;
+    return build::binary(Op::logical_or, beyond, build::binary(Op::not_equal, bound, bound));
   }
 };
 /// Whether two operands are equal within a tolerance.
@@ -236,10 +248,10 @@ template <TensorArgument X> constexpr auto isfinite(const X& x, Here at = Here::
 }
 
 /// x where it is between low and high, and the nearer of the two elsewhere; high everywhere where low is above it, as
-/// in PyTorch. NaN stays NaN. The bounds are numbers or tensors, broadcast against x and promoted with it; one bound
-/// alone is ts::maximum or ts::minimum. Gradient: 1 where low <= x <= high, bounds included as in PyTorch, and 0
-/// elsewhere, where the bound gets the cotangent. Errors: shape_mismatch; dtype_mismatch for an integer bound that is
-/// no value of an integer type. No communication.
+/// in PyTorch. NaN in x or in a bound gives NaN. The bounds are numbers or tensors, broadcast against x and promoted
+/// with it; one bound alone is ts::maximum or ts::minimum. Gradient: 1 where low <= x <= high, bounds included as in
+/// PyTorch, and 0 elsewhere, where the bound gets the cotangent. Errors: shape_mismatch; dtype_mismatch for an integer
+/// bound that is no value of an integer type. No communication.
 template <Operand X, Operand Low, Operand High>
   requires(TensorOperand<X> || TensorOperand<Low> || TensorOperand<High>)
 constexpr auto clamp(const X& x, const Low& low, const High& high, Here at = Here::current()) {

@@ -29,6 +29,11 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
   constexpr explicit Local(Value v) : value(v) {}
   /// The value as the content of a tensor in a struct.
   constexpr Value kept() const { return detail::kept_in_struct(Region::text, {value, Varying, Rank}); }
+  /// The value with a leading dim of full extent for each axis along which it varies. With structs in the region, types
+  /// do not say along which axes that is, but extents do.
+  constexpr Value of_all_devices() const {
+    return Region::structs ? value : detail::extended(Region::text, {value, Varying, Rank}, Varying);
+  }
 };
 
 namespace detail {
