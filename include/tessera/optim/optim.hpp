@@ -14,6 +14,7 @@
 #include <tessera/optim/adam/radam.hpp>
 #include <tessera/optim/asgd.hpp>
 #include <tessera/optim/average.hpp>
+#include <tessera/optim/cg.hpp>
 #include <tessera/optim/clip.hpp>
 #include <tessera/optim/groups.hpp>
 #include <tessera/optim/lamb.hpp>
