@@ -79,6 +79,16 @@ enum class Dispatch : std::uint8_t {
 
 namespace detail {
 
+/// x [G, N, F] whose G is no static extent, since the indices of its tokens have none.
+struct SequencesTag {
+  template <class X> using result = X;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    if (!x.is_singleton(x.shifted(0, 3))) return x;
+    const Value tokens = tessera::detail::MergeTag<3, 0, 1>::emit(context, x);
+    return tessera::detail::SplitTag<2, 0, 2>::emit(context, tokens, build::extent(x, x.shifted(1, 3)));
+  }
+};
 /// For each row of `like` [G, N, F] the sum of the rows [G, R, F] with its index, [G, R, 1], in the order of the rows.
 struct SumOfRowsTag {
   static constexpr auto leading_dims = ops::LeadingDims::extended;
@@ -167,7 +177,8 @@ template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
         return squeeze<0>(dispatched(whole(tokens), whole(chosen), whole(weights), capacity, at), at);
       } else if constexpr (How == Dispatch::ragged) {
         const auto by_sequence = [&](const auto& of) { return split_dim<0>(of, extent<1>(x, at), at); };
-        return merge_dims<0, 1>(sorted(x, by_sequence(best.indices), by_sequence(weights), count, at), at);
+        const auto sequences = call<detail::SequencesTag>(Source::from(at), x);
+        return merge_dims<0, 1>(sorted(sequences, by_sequence(best.indices), by_sequence(weights), count, at), at);
       } else {
         const Dim room = How == Dispatch::dropless ? Dim(extent<1>(x, at)) : capacity;
         const auto by_sequence = [&](const auto& of) { return split_dim<0>(of, extent<1>(x, at), at); };

@@ -243,6 +243,14 @@ constexpr auto while_loop(const Condition& condition, const Body& body, const In
   };
   return std::get<0>(detail::scan(step, init, most, false, source));
 }
+/// Without a bound it does not compile.
+template <class Condition, class Body, class Init>
+constexpr Init while_loop(const Condition&, const Body&, const Init& init) {
+  static_assert(std::is_void_v<Init>,
+                "tessera: ts::while_loop takes the greatest number of steps as its last argument, "
+                "since a plan counts steps, and a gradient keeps their values");
+  return init;
+}
 
 }  // namespace tessera
 

@@ -295,7 +295,8 @@ constexpr auto for_indices(const From& from, const To& to, const Init& init, Sou
   if (context.module == nullptr) fail_outside_of_trace("fori_loop", "ts::fori_loop", source);
   context = context.at(source);
   const Value first = as_size(lower(context, Dim(from))), count = as_size(lower(context, Dim(to))) - first;
-  const Value steps = build::arange(count);
+  const Value steps = count.make(
+      {.op = Op::arange, .dtype = DType::i32, .rank = 1, .labels = pack_maker(MadeBy::fori_loop)}, {count.id});
   return loop(Sym<std::int32_t, 1>(steps + build::cast(first, DType::i32)));
 }
 

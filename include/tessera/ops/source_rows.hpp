@@ -18,19 +18,24 @@ namespace tessera::build {
 
 /// What same_extents compares, for its message.
 enum class ExtentsOf : std::int8_t {
-  examples,   ///< of the arguments of a vmap
-  positions,  ///< of scores and targets
-  classes,    ///< of scores and probabilities
-  features,   ///< of x and a gain or bias
-  models,     ///< of a parameter in two models, whose name is `inside` of the line
-  cache,      ///< of a cache and new keys or values
-  update,     ///< of a tensor and its new part
-  room,       ///< of a dim and an update along it, which may be shorter: require_room
-  halves,     ///< of a dim
-  rows,       ///< of a matrix and of the right-hand sides
-  tall,       ///< of the rows and columns of a matrix, with the right-hand sides: require_tall
-  caches,     ///< of the layers of a Stack and of a Stack of caches
-  layers,     ///< of a Stack: require_layer
+  examples,    ///< of the arguments of a vmap
+  positions,   ///< of scores and targets
+  classes,     ///< of scores and probabilities
+  features,    ///< of x and a gain or bias
+  models,      ///< of a parameter in two models, whose name is `inside` of the line
+  cache,       ///< of a cache and new keys or values
+  update,      ///< of a tensor and its new part
+  room,        ///< of a dim and an update along it, which may be shorter: require_room
+  halves,      ///< of a dim
+  rows,        ///< of a matrix and of the right-hand sides
+  tall,        ///< of the rows and columns of a matrix, with the right-hand sides: require_tall
+  caches,      ///< of the layers of a Stack and of a Stack of caches
+  layers,      ///< of a Stack: require_layer
+  heads,       ///< of queries and keys, of which the latter divide the former: require_heads
+  batch,       ///< of the state of a recurrent layer and its xs
+  cells,       ///< of the state of a recurrent layer: require_cells
+  inputs,      ///< of the features of a recurrent layer's xs and of its weight
+  transposed,  ///< of the in-features of a transposed convolution
 };
 
 constexpr Value extent(Value x, int dim) {
@@ -55,6 +60,18 @@ constexpr void require_room(Value x, int of_x, Value update, int of_update) {
 /// right-hand sides too.
 constexpr void require_tall(Value matrices, Value right, int rows_of_right) {
   same_extents(matrices, matrices.rank() - 2, right, rows_of_right, 1, ExtentsOf::tall);
+}
+/// Checks that the heads of keys divide those of queries: by a node that no value depends on.
+constexpr void require_heads(Value q, int of_q, Value k, int of_k) {
+  same_extents(q, of_q, k, of_k, 1, ExtentsOf::heads);
+}
+/// Checks that dim `dim` of a state has one row for each of `count` cells: by a node that no value depends on.
+constexpr void require_cells(Value state, int dim, std::int64_t count) {
+  state = shape_source(state).at(state.source);
+  Node made{.op = Op::extent, .dtype = DType::i64, .labels = pack_dim(dim)};
+  made.value = static_cast<double>(count);
+  made.labels[3] = static_cast<std::int8_t>(ExtentsOf::cells);
+  state.make(made, {state.id});
 }
 /// Checks that dim `dim` of x, the layers of a Stack, has a layer of this number: by a node that no value depends on.
 constexpr void require_layer(Value x, int dim, std::int64_t layer) {
@@ -172,6 +189,9 @@ constexpr BrokenRule check_extent(const NodeCheck& c) {
   if (kind == build::ExtentsOf::halves)
     fail(errc::not_divisible, "[", given, "] the dim must have an even number of elements, not ", extent(0) + extent(1),
          node.source);
+  if (kind == build::ExtentsOf::heads)
+    fail(errc::not_divisible, "[repeat_heads] heads: ", extent(0), " heads of queries are not divisible by ", extent(1),
+         " heads of keys: ", text(0), " x ", text(1), node.source);
   std::string_view function = given;
   std::string rule = "targets must have the dims of the scores except the last";
   if (kind == build::ExtentsOf::examples) {
@@ -192,6 +212,13 @@ constexpr BrokenRule check_extent(const NodeCheck& c) {
     rule = "the right-hand sides must have as many rows as the matrix";
   } else if (kind == build::ExtentsOf::tall) {
     rule = "the matrix must have at least as many rows as columns";
+  } else if (kind == build::ExtentsOf::batch) {
+    rule = "the state [cells, batch, hidden] must have the batch of xs [time, batch, features]";
+  } else if (kind == build::ExtentsOf::inputs) {
+    rule = "xs must have the features of the weight [in, gates, hidden]";
+  } else if (kind == build::ExtentsOf::transposed) {
+    function = "conv_transpose";
+    rule = "in-features differ, of [batch, spatial..., in] and [taps..., in, out / groups]";
   }
   const bool names = kind != build::ExtentsOf::cache || given.empty() || given == function;
   fail(errc::shape_mismatch, "[", function.empty() ? "loss" : function, "] ", rule, ": ", text(0), " x ", text(1),
@@ -200,6 +227,12 @@ constexpr BrokenRule check_extent(const NodeCheck& c) {
 [[noreturn]] inline void fail_layer(std::int64_t layer, std::int64_t layers, const Source& source) {
   fail(errc::option, "[names] layer: a pattern selects layer ", layer, " of a Stack of ", layers,
        " layers, which are counted from 0", source);
+}
+[[noreturn]] inline void fail_cells(const HostContext& c) {
+  const Node& node = c.node();
+  fail(errc::shape_mismatch, "[", node.source.function(), "] the state must have a row for each of the ",
+       static_cast<std::int64_t>(node.value), " cells, which are the layers times the directions: ",
+       shape_text(c.graph.operand_node(c.id, 0).dtype, c.shapes[c.graph.operand(c.id, 0)]), node.source);
 }
 constexpr HostNumber number_of_extent(const HostContext& c) {
   const Node& node = c.node();
@@ -211,13 +244,16 @@ constexpr HostNumber number_of_extent(const HostContext& c) {
   const bool is_tall = node.arity == 2 && is(build::ExtentsOf::tall);
   if (is_room && extent(0, 0) < extent(1, 0)) fail_extents_of_operands_differ(c);
   if (is_tall && extent(0, 0) < extent(0, 1)) fail_extents_of_operands_differ(c);
-  if (node.arity == 2 && !is_room && !is_tall)
+  const bool is_heads = node.arity == 2 && is(build::ExtentsOf::heads);
+  if (is_heads && extent(1, 0) > 0 && extent(0, 0) % extent(1, 0) != 0) fail_extents_of_operands_differ(c);
+  if (node.arity == 2 && !is_room && !is_tall && !is_heads)
     for (int d = 0; d < node.labels[2]; ++d)
       if (!c.graph.operand_node(c.id, 0).is_singleton(node.labels[0] + d) &&
           !c.graph.operand_node(c.id, 1).is_singleton(node.labels[1] + d) && extent(0, d) != extent(1, d))
         fail_extents_of_operands_differ(c);
   if (node.arity == 1 && is(build::ExtentsOf::layers) && static_cast<double>(extent(0, 0)) <= node.value)
     fail_layer(static_cast<std::int64_t>(c.node().value), extent(0, 0), c.node().source);
+  if (node.arity == 1 && is(build::ExtentsOf::cells) && static_cast<double>(extent(0, 0)) != node.value) fail_cells(c);
   return node.arity == 2 ? 0 : extent(0, 0);
 }
 constexpr BrokenRule check_arange(const NodeCheck& c) {
@@ -340,7 +376,11 @@ struct ArangeOp {
                              .arity = 1,
                              .shape =
                                  [](const ShapeContext& c) {
-                                   if (const std::int64_t count = c.number(0); count < 0)
+                                   const std::int64_t count = c.number(0);
+                                   if (count < 0 && maker_of(c.node()) == MadeBy::fori_loop)
+                                     fail(errc::shape_mismatch, "[fori_loop] steps: `to` is less than `from`, by ",
+                                          -count, c.node().source);
+                                   if (count < 0)
                                      fail_shapes(c, concat_text("negative size ", count), name_of(maker_of(c.node())));
                                    check_positions(c, c.number(0));
                                    return Shape{c.number(0)};

@@ -16,6 +16,7 @@
 #include <tessera/optim/adaptive/rprop.hpp>
 #include <tessera/optim/asgd.hpp>
 #include <tessera/optim/average.hpp>
+#include <tessera/optim/cg.hpp>
 #include <tessera/optim/clip.hpp>
 #include <tessera/optim/groups.hpp>
 #include <tessera/optim/lamb.hpp>

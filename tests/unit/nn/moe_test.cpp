@@ -308,6 +308,33 @@ template <nn::Dispatch How> struct Layer {
 };
 
 // In the body of a Stack, with the weights of all layers in one tensor. The oracle checks each step.
+TEST(MoE, RaggedOfASequenceWithANewBatchDim) {
+  constexpr auto run = ts::compile([](auto layer, auto x) {
+    return ts::value_and_grad([](const auto& m, const auto& in) {
+      const auto [y, balance, z] = m(in);
+      return std::tuple(ts::sum(y * y), y);
+    })(layer, x);
+  });
+  constexpr auto run_of_rows = ts::compile([](auto layer, auto x) {
+    return ts::value_and_grad([](const auto& m, const auto& in) {
+      const auto [y, balance, z] = m(ts::unsqueeze<0>(in));
+      return std::tuple(ts::sum(y * y), y);
+    })(layer, x);
+  });
+  for (const int devices : {1, 3}) {
+    const ts::Mesh mesh({{"data", devices}});
+    const auto layer = nn::moe<double, nn::Dispatch::ragged>(ts::Key(1), features, hidden, experts, 2, nn::single(mesh),
+                                                             0, "expert", 0.7);
+    const auto x = ts::uniform<double>(ts::Key(2), {1, 5, features}, mesh, {ts::none, "data"}, -1, 1);
+    const ts::ShardedTensor<double, 2> rows = ts::select<0>(x, 0);
+    const auto [want, of_want] = run(layer, x);
+    const auto [got, of_got] = run_of_rows(layer, rows);
+    EXPECT_EQ(ts::to_host(std::get<1>(got)), ts::to_host(std::get<1>(want)));
+    EXPECT_EQ(ts::to_host(of_got.experts.up), ts::to_host(of_want.experts.up));
+    EXPECT_EQ(ts::to_host(of_got.router.weight), ts::to_host(of_want.router.weight));
+  }
+}
+
 TEST(MoE, RaggedInAStack) {
   constexpr auto slopes = ts::compile([](auto layers, auto x) {
     return ts::grad([](const auto& all) {

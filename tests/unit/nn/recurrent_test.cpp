@@ -354,4 +354,40 @@ TEST(RecurrentLayers, RefuseLengthsThatDoNotFit) {
   }
 }
 
+// As torch.nn.LSTM, which refuses the state of another number of layers, and of another batch.
+TEST(RecurrentLayers, RefuseStatesAndFeaturesThatDoNotFit) {
+  constexpr int line = __LINE__ + 1;
+  constexpr auto run = ts::compile([](auto layer, auto xs, auto state) { return layer(xs, state); });
+  const std::string at = " at recurrent_test.cpp:" + std::to_string(line);
+  const ts::Mesh mesh({{"data", 2}});
+  const auto strategy = nn::data_parallel(mesh);
+  const auto zeros = [&](const ts::Shape& shape) { return ts::zeros<float>({shape[0], shape[1], shape[2]}, mesh); };
+  const auto lstm = nn::lstm<float, 2>(ts::Key(1), 3, 4, strategy);
+  const auto of_lstm = [&](const ts::Shape& xs, const ts::Shape& h, const ts::Shape& c) {
+    return [&, xs, h, c] { (void)run(lstm, zeros(xs), std::tuple(zeros(h), zeros(c))); };
+  };
+  const auto mismatch = ts::errc::shape_mismatch;
+  EXPECT_NO_THROW(of_lstm({5, 2, 3}, {2, 2, 4}, {2, 2, 4})());
+  const std::string cells = "[lstm] the state must have a row for each of the 2 cells, which are the layers times the "
+                            "directions: ";
+  expect_error(mismatch, of_lstm({5, 2, 3}, {3, 2, 4}, {2, 2, 4}), cells + "f32[3,2,4]" + at);
+  expect_error(mismatch, of_lstm({5, 2, 3}, {2, 2, 4}, {1, 2, 4}), cells + "f32[1,2,4]" + at);
+  expect_error(
+      mismatch, of_lstm({5, 2, 3}, {2, 3, 4}, {2, 2, 4}),
+      "[lstm] the state [cells, batch, hidden] must have the batch of xs [time, batch, features]: f32[2,3,4] x "
+      "f32[5,2,3]" +
+          at);
+  expect_error(mismatch, of_lstm({5, 2, 6}, {2, 2, 4}, {2, 2, 4}),
+               "[lstm] xs must have the features of the weight [in, gates, hidden]: f32[5,2,6] x f32[3,4,4]" + at);
+
+  const auto gru = nn::gru<float, 1, nn::Direction::both>(ts::Key(1), 3, 4, strategy);
+  EXPECT_NO_THROW((void)run(gru, zeros({5, 2, 3}), zeros({2, 2, 4})));
+  expect_error(
+      mismatch,
+      [&] {
+        (void)run(gru, zeros({5, 2, 3}), zeros({4, 2, 4}));
+      },
+      "[gru] the state must have a row", "f32[4,2,4]" + at);
+}
+
 }  // namespace

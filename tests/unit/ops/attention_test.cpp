@@ -1,4 +1,5 @@
 #include "../../support/gradients.hpp"
+#include "../base/expect_error.hpp"
 
 #include <tessera/graph/fuse/group.hpp>
 #include <tessera/graph/ir/print.hpp>
@@ -6,6 +7,7 @@
 #include <tessera/ops/attention/attention.hpp>
 #include <tessera/ops/attention/band_attention.hpp>
 #include <tessera/ops/attention/positions.hpp>
+#include <tessera/partition/propagation/shapes.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -387,6 +389,25 @@ TEST(RepeatHeads, EachHeadOfKeysServesAGroupOfQueries) {
   expect_near(apply<Tensor, Tensor, Tensor>(grouped, x),
               expected_with(x, 1 / std::sqrt(2.0), [](int, int, int, int) { return 0.0; }), 1e-12);
   check_gradient<Tensor, Tensor, Tensor>(grouped, x, first_order);
+}
+
+TEST(RepeatHeads, RefusesHeadsThatAreNoGroups) {
+  const auto f = [](const auto& k, const auto& q) { return ts::repeat_heads(k, q); };
+  const auto program = trace<decltype(f), Tensor, Tensor>();
+  const auto infer = [&](std::int64_t of_keys) {
+    return [&program, of_keys] {
+      const ts::Shape shapes[] = {{2, 5, of_keys, 2}, {2, 3, 4, 2}};
+      ts::infer_shapes(program.view(), shapes, nullptr);
+    };
+  };
+  EXPECT_NO_THROW(infer(2)());
+  EXPECT_NO_THROW(infer(4)());
+  for (const std::int64_t of_keys : {3, 8}) {
+    const std::string heads = std::to_string(of_keys);
+    tessera_test::expect_error(ts::errc::not_divisible, infer(of_keys),
+                               "[repeat_heads] heads: 4 heads of queries are not divisible by " + heads +
+                                   " heads of keys: f32[2,3,4,2] x f32[2,5," + heads + ",2] at attention_test.cpp:");
+  }
 }
 
 TEST(Alibi, SlopesOfThePaper) {

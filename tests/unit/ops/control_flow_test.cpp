@@ -6,6 +6,7 @@
 
 #include "../../support/gradients.hpp"
 #include "../../support/written_out.hpp"
+#include "../base/expect_error.hpp"
 
 #include <tessera/partition/propagation/shapes.hpp>
 
@@ -82,6 +83,24 @@ template <int Steps, bool Reverse> void expect_unrolled(std::int64_t steps) {
       expect_near(got[k], want[k], 1e-13, "gradient");
   }
 }
+TEST(ForiLoop, RefusesToRunBackwards) {
+  const auto f = [](const auto& v, const ts::Dim& to) {
+    return ts::fori_loop(
+        2, to, [](const auto&, const auto& carry) { return carry * 2.0; }, v);
+  };
+  const auto program = trace<decltype(f), Float<1>, ts::Dim>();
+  const auto infer = [&](std::int64_t to) {
+    return [&program, to] {
+      const ts::Shape shapes[] = {{4}, {}};
+      const ts::HostNumber numbers[] = {0, to};
+      ts::infer_shapes(program.view(), shapes, numbers);
+    };
+  };
+  EXPECT_NO_THROW(infer(2)());
+  tessera_test::expect_error(ts::errc::shape_mismatch, infer(-1),
+                             "[fori_loop] steps: `to` is less than `from`, by 3 at control_flow_test.cpp:");
+}
+
 TEST(Unroll, EqualsTheLoopOfSingleSteps) {
   for (std::int64_t steps : {1, 2, 3, 4, 7, 8}) {
     expect_unrolled<2, false>(steps);

@@ -7,6 +7,7 @@
 #include <tessera/ops/data_movement/reshape.hpp>
 #include <tessera/ops/data_movement/slice_scatter.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
+#include <tessera/ops/spatial/pad_modes.hpp>
 #include <tessera/partition/propagation/shapes.hpp>
 
 namespace ts = tessera;
@@ -59,6 +60,32 @@ TEST(Slicing, Pad) {
 }
 
 // The gradient of a value is a concat where its slices together cover it once.
+TEST(Slicing, PadsNameWhatDoesNotFit) {
+  const auto infer = []<class F>(const F&, std::int64_t before, std::int64_t after) {
+    return [before, after] {
+      const ts::Shape shapes[] = {{3, 5}, {}, {}};
+      const ts::HostNumber numbers[] = {0, before, after};
+      ts::infer_shapes(trace<F, Float<2>, ts::Dim, ts::Dim>().view(), shapes, numbers);
+    };
+  };
+  const auto zeros = [](const auto& v, const ts::Dim& b, const ts::Dim& a) { return ts::pad<1>(v, b, a); };
+  const auto mirrored = [](const auto& v, const ts::Dim& b, const ts::Dim& a) {
+    return ts::pad<1, ts::PadMode::reflect>(v, b, a);
+  };
+  EXPECT_NO_THROW(infer(mirrored, 4, 4)());
+  const auto wrong = ts::errc::shape_mismatch;
+  tessera_test::expect_error(wrong, infer(zeros, 2, -1),
+                             "[pad] negative padding, 2 before and -1 after the elements of dim 1: f32[3,5] at ",
+                             "slicing_test.cpp:");
+  tessera_test::expect_error(wrong, infer(mirrored, 5, 0),
+                             "[pad] the dim is too short to be padded with its own elements: 5 elements at an end of "
+                             "dim 1 of f32[3,5] at ",
+                             "slicing_test.cpp:");
+  tessera_test::expect_error(wrong, infer(mirrored, 0, 6), "6 elements at an end of dim 1 of f32[3,5] at ");
+  tessera_test::expect_error(wrong, infer(mirrored, 0, -2),
+                             "[pad] negative padding: -2 elements at an end of dim 1 of f32[3,5] at ");
+}
+
 TEST(Slicing, SumOfPadsIsAConcat) {
   const auto f = [](const auto& v) {
     const auto w = ts::split_dim<1>(v, 3, 2);  // [3, ?, 3, 2]: the extent of dim 2 is known
@@ -156,6 +183,13 @@ TEST(Slicing, ShapesByExtents) {
     return ts::reshape(v * v, {5, 3}) * ts::broadcast_to(ts::unsqueeze<1>(row * row), {5, 3});
   };
   check_gradient<Float<2>, Float<1>>(smooth, {x, z});
+}
+
+TEST(Slicing, ReshapeRefusesTwoUnknownExtents) {
+  const auto f = [](const auto& v) { return ts::reshape(v, {-1, 3, -1}); };
+  tessera_test::expect_error(
+      ts::errc::shape_mismatch, [&] { (void)run(trace<decltype(f), Float<2>>().view(), {x}); },
+      "[reshape] -1: only one extent can follow from the others", "slicing_test.cpp:");
 }
 
 TEST(Slicing, MistakesOfSteps) {

@@ -37,6 +37,16 @@ template <class Block> class Stack {
   constexpr std::vector<Block>& layers() { return layers_; }
   constexpr const std::vector<Block>& layers() const { return layers_; }
 
+  /// A loop over the layers does not compile: in a traced function there is one layer, with the tensors of all.
+  template <class B = Block> constexpr const B* begin() const {
+    static_assert(std::is_void_v<B>,
+                  "tessera: call a ts::Stack, blocks(x), or scan over it, ts::scan(f, x, blocks), in "
+                  "place of a loop over its layers; outside of a traced function, loop over "
+                  "blocks.layers()");
+    return nullptr;
+  }
+  template <class B = Block> constexpr const B* end() const { return nullptr; }
+
   /// Applies all layers in order: x = layer(x, extra...), where x is a tensor, or a tuple or plain struct of tensors.
   /// Each layer returns tensors with the element types, ranks and shapes of its x; their shardings may differ. For
   /// values that each layer takes or makes itself, such as a cache, scan over the Stack: see ts::scan.

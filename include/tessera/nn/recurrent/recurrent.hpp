@@ -61,6 +61,39 @@ template <class Cell> constexpr const char* layer_name() {
     return "recurrent layer";
 }
 
+/// The xs, whose features are those of the weight of the first cell.
+template <class Cell> struct InputsTag {
+  static constexpr const char* function = layer_name<Cell>();
+  template <class Xs, class Weight> struct result : Xs {
+    using Checks = decltype([] {
+      static_assert(Xs::rank == 3, "tessera: a recurrent layer takes xs of [time, batch, features]");
+    });
+  };
+  static constexpr Value emit(Value context, Value xs, Value weight) {
+    xs = xs.at(context.source);
+    build::same_extents(xs, xs.shifted(2, 3), weight, weight.shifted(0, 3), 1, build::ExtentsOf::inputs);
+    return xs;
+  }
+};
+
+/// A tensor of the state, whose cells and batch are those of the layer.
+template <class Cell, int Cells> struct InitialStateTag {
+  static constexpr const char* function = layer_name<Cell>();
+  template <class State, class Xs> struct result : State {
+    using Checks = decltype([] {
+      static_assert(State::rank == 3,
+                    "tessera: a state of a recurrent layer is [cells, batch, hidden], where cells are "
+                    "the layers times the directions");
+    });
+  };
+  static constexpr Value emit(Value context, Value state, Value xs) {
+    state = state.at(context.source);
+    build::require_cells(state, state.shifted(0, 3), Cells);
+    build::same_extents(state, state.shifted(1, 3), xs, xs.shifted(1, 3), 1, build::ExtentsOf::batch);
+    return state;
+  }
+};
+
 /// The first option of a kind.
 template <template <class> class Is, class None> constexpr None option_of() { return {}; }
 template <template <class> class Is, class None, class First, class... More>
@@ -101,20 +134,31 @@ template <class Cell, int Layers = 1, Direction Order = Direction::forward> stru
   TESSERA_LAYER_OPERATOR(called)
 
  private:
-  template <class Xs, class... Options> constexpr auto called(Here at, const Xs& xs, const Options&... options) const {
-    tessera::detail::require_trace(detail::layer_name<Cell>(), "the layer", Source::from(at), *this, xs, options...);
-    const tessera::detail::LayerCall call(at, xs);
+  template <class Given, class... Options>
+  constexpr auto called(Here at, const Given& given, const Options&... options) const {
+    tessera::detail::require_trace(detail::layer_name<Cell>(), "the layer", Source::from(at), *this, given, options...);
+    const tessera::detail::LayerCall layer(at, given);
     static_assert((0 + ... + int(detail::IsLengths<Options>::value)) <= 1 &&
                       (0 + ... + int(detail::IsLayerDropout<Options>::value)) <= 1 &&
                       (0 + ... + int(detail::IsState<Options>::value)) <= 1,
                   "tessera: a recurrent layer takes one initial state, one nn::lengths and one nn::layer_dropout");
     const auto steps = detail::option_of<detail::IsLengths, NoLengths>(options...);
     const auto drops = detail::option_of<detail::IsLayerDropout, NoDropout>(options...);
-    const auto initial = detail::option_of<detail::IsState, ZeroState>(options...);
+    const auto xs = call<detail::InputsTag<Cell>>(Source::from(at), given, cells[0].ih.weight);
+    const auto initial = checked(detail::option_of<detail::IsState, ZeroState>(options...), xs, at);
     if constexpr (std::is_same_v<std::remove_const_t<decltype(steps)>, NoLengths>)
       return run<0>(xs, steps, drops, initial);
     else
       return run<0>(xs, unsqueeze<2>(is_step(xs, steps.lengths)), drops, initial);
+  }
+
+  template <class State, class Xs> static constexpr auto checked(const State& state, const Xs& xs, Here at) {
+    if constexpr (std::is_same_v<State, ZeroState>)
+      return state;
+    else
+      return each_tensor(state, [&](const auto& all) {
+        return call<detail::InitialStateTag<Cell, Layers * directions>>(Source::from(at), all, xs);
+      });
   }
 
   /// Whether each step of each sequence is in front of its end: [time, batch].
@@ -135,7 +179,6 @@ template <class Cell, int Layers = 1, Direction Order = Direction::forward> stru
   template <int Layer, class Xs, class Steps, class Drops, class State, class... Last>
   constexpr auto run(const Xs& xs, const Steps& steps, const Drops& drops, const State& initial,
                      const Last&... last) const {
-    static_assert(Xs::rank == 3, "tessera: a recurrent layer takes xs of [time, batch, features]");
     if constexpr (Layer == Layers) {
       return std::tuple(xs, joined(last...));
     } else if constexpr (directions == 1) {

@@ -64,6 +64,7 @@ struct RepeatHeadsTag {
     });
   };
   static constexpr Value emit(Value context, Value k, Value q) {
+    build::require_heads(q, q.shifted(2, 4), k, k.shifted(2, 4));
     const Value of_keys = build::extent(k, k.shifted(2, 4)), of_queries = build::extent(q, q.shifted(2, 4));
     return RepeatTag<4, 2, true>::emit(context, k,
                                        of_queries / build::maximum(of_keys, of_keys.number(1, of_keys.dtype())));
@@ -136,7 +137,7 @@ constexpr auto key_padding_bias(const Mask& mask, Here at = Here::current()) {
 
 /// Grouped-query attention: keys and values with fewer heads than queries, of which each serves a group of consecutive
 /// heads of queries. repeat_heads(k, q) repeats the heads of keys or values for the operations above. Gradients are
-/// summed over a group. Errors: shape_mismatch of the attention unless the heads of keys divide those of queries.
+/// summed over a group. Errors: not_divisible unless the heads of keys divide those of queries.
 /// Communication: none for heads split alike. Source: Ainslie et al., 2305.13245.
 template <TensorArgument K, TensorArgument Q>
 constexpr auto repeat_heads(const K& k, const Q& q, Here at = Here::current()) {

@@ -61,7 +61,7 @@ constexpr Value split_groups(Value x, int dim, Value groups, Value of_group = {}
   }
   sizes[dim] = groups;
   if (of_group.module != nullptr) sizes[dim + 1] = of_group;
-  return rearrange(x, x.rank(), x.rank() + 1, f, sizes);
+  return rearrange(x, x.rank(), x.rank() + 1, f, sizes, {.by = MadeBy::convolution});
 }
 /// Merges dim `dim` with the next dim.
 constexpr Value merge_with_next(Value x, int dim) {
@@ -206,6 +206,7 @@ template <int N> struct ConvTransposeTag {
       fail(
           errc::unsupported,
           "[conv_transpose] leading dims: call conv_transpose inside the block of a Stack, and not inside a shard_map");
+    build::same_extents(x, N + 1, w, N, 1, build::ExtentsOf::transposed);
     const DType type = x.dtype();
     build::FoldDim dims[N];
     for (int d = 0; d < N; ++d) {

@@ -24,6 +24,9 @@ template <int Rank, int Dims> struct ReshapeTag {
     const int lead = x.leading(Rank);
     Value sizes[] = {as_size(given)...}, total = x.integer(1, DType::i64), product = total;
     for (int d = 0; d < Rank; ++d) total = total * build::extent(x, lead + d);
+    int open = 0;
+    for (const Value& size : sizes) open += size.is_number(-1) ? 1 : 0;
+    if (open > 1) context.refuse(errc::shape_mismatch, "[reshape] -1: only one extent can follow from the others");
     for (const Value& size : sizes) product = product * size;
     // With one size of -1, the product is that of the others, negative.
     const Value others = build::maximum(-product, x.integer(1, DType::i64));

@@ -52,6 +52,10 @@ namespace tessera::ops {
   if (by == MadeBy::operation) fail_shapes(c, "start and size are outside the dim");
   const Shape& shape = c.operand(0);
   const std::int64_t extent = shape[static_cast<std::size_t>(dim)];
+  if (by == MadeBy::pad)
+    fail(errc::shape_mismatch, "[pad] ",
+         c.number(2) < 0 ? "negative padding: " : "the dim is too short to be padded with its own elements: ",
+         c.number(2), " elements at an end of dim ", dim, " of ", shape_text(c.node().dtype, shape), c.node().source);
   if (by == MadeBy::squeeze)
     fail(errc::shape_mismatch, "[squeeze] dim ", dim, " of ", shape_text(c.node().dtype, shape), " has extent ", extent,
          ", and only a dim of extent 1 can be removed", c.node().source);
@@ -72,7 +76,11 @@ constexpr Shape pad_shape(const ShapeContext& c) {
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   Shape shape = c.operand(0);
   const std::int64_t extent = c.graph.operand_node(c.id, 2).rank == 0 ? c.number(2) : c.operand(2)[dim];
-  if (c.number(1) < 0 || shape[dim] > extent || c.number(1) > extent - shape[dim]) fail_shapes(c, "negative padding");
+  if (c.number(1) < 0 || shape[dim] > extent || c.number(1) > extent - shape[dim])
+    fail_shapes(c,
+                concat_text("negative padding, ", c.number(1), " before and ", extent - shape[dim] - c.number(1),
+                            " after the elements of dim ", dim),
+                {}, 1);
   shape[dim] = extent;
   return shape;
 }

@@ -28,7 +28,7 @@ template <int Rank, int D, PadMode Mode> struct PadModeTag {
     after = as_size(after);
     const int dim = x.shifted(D, Rank);
     const Value n = build::extent(x, dim), zero = x.number(0, DType::i64), one = x.number(1, DType::i64);
-    const auto part = [&](Value start, Value size) { return build::slice(x, dim, start, size); };
+    const auto part = [&](Value start, Value size) { return build::slice(x, dim, start, size, MadeBy::pad); };
     const auto flipped = [&](Value start, Value size) { return FlipTag<Rank, D>::emit(context, part(start, size)); };
     const auto copies = [&](Value start, Value count) {
       return RepeatTag<Rank, D, true>::emit(context, part(start, one), count);

@@ -23,12 +23,15 @@ enum class MadeBy : std::int8_t {
   vjp,
   jvp,
   hvp,
-  custom_vjp
+  custom_vjp,
+  pad,
+  convolution,
+  fori_loop
 };
 constexpr std::string_view name_of(MadeBy by) {
   constexpr std::string_view names[] = {
-      "",        "squeeze", "select", "accumulate", "pipeline",  "broadcast_to", "broadcast_like",
-      "reshape", "vjp",     "jvp",    "hvp",        "custom_vjp"};
+      "",    "squeeze", "select", "accumulate", "pipeline", "broadcast_to", "broadcast_like", "reshape",
+      "vjp", "jvp",     "hvp",    "custom_vjp", "pad",      "conv",         "fori_loop"};
   return names[static_cast<int>(by)];
 }
 constexpr Labels pack_dim(int dim, MadeBy by) {
