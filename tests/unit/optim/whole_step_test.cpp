@@ -77,7 +77,7 @@ Net net(const nn::ShardingStrategy& s) {
 }
 
 template <class C> class WholeStep : public testing::Test {};
-using All = testing::Types<ts::optim::AdamW, ts::optim::NAdam, ts::optim::Adafactor, ts::optim::Muon>;
+using All = testing::Types<ts::optim::AdamW, ts::optim::NAdam, ts::optim::Adafactor>;
 TYPED_TEST_SUITE(WholeStep, All);
 
 TYPED_TEST(WholeStep, IsThatOfOneDevice) {
