@@ -34,11 +34,12 @@ struct Plain {
       return ts::mse(nn::freeze(m, frozen)(in), target);
     };
     const auto [value, gradient] = ts::value_and_grad(loss)(model, x, t);
-    const auto [clipped, norm] = ts::clip_by_global_norm(gradient, 0.05);
+    const auto both = ts::clip_by_global_norm(gradient, 0.05);
+    const auto& clipped = std::get<0>(both);  // clang 16 captures no structured bindings
     const auto step = [&](const auto& config) { return ts::optim::optimizer_step(model, clipped, state, config); };
     const auto [moved, moved_state] = ts::optim::by_group(step, configs.first, ts::optim::Group(slow, configs.second));
     const auto [next, next_state] = nn::keep_frozen(frozen, model, moved, state, moved_state);
-    return std::tuple(value, norm, next, next_state);
+    return std::tuple(value, std::get<1>(both), next, next_state);
   }
 };
 struct Whole {
@@ -50,12 +51,13 @@ struct Whole {
     const auto [value, gradient] = ts::optim::accumulate<2>(loss)(model, x, t);
     const auto unscaled = ts::optim::unscale(gradient, scaling);
     const auto finite = ts::optim::all_finite(unscaled);
-    const auto [clipped, norm] = ts::clip_by_global_norm(unscaled, 0.05);
+    const auto both = ts::clip_by_global_norm(unscaled, 0.05);
+    const auto& clipped = std::get<0>(both);  // clang 16 captures no structured bindings
     const auto step = [&](const auto& config) { return ts::optim::optimizer_step(model, clipped, state, config); };
     const auto [moved, moved_state] = ts::optim::by_group(step, configs.first, ts::optim::Group(slow, configs.second));
     const auto [next, next_state] = nn::keep_frozen(frozen, model, moved, state, moved_state);
     const auto kept = ts::optim::keep_if(finite, next, model);
-    return std::tuple(value, norm, kept, ts::optim::keep_if(finite, next_state, state),
+    return std::tuple(value, std::get<1>(both), kept, ts::optim::keep_if(finite, next_state, state),
                       ts::optim::next_scale(scaling, finite), ts::optim::moving_average(ema, kept, 0.75),
                       ts::optim::mean_of_models(swa, kept, count), finite);
   }
