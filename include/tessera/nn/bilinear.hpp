@@ -9,6 +9,7 @@
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/nn/mixed.hpp>
+#include <tessera/nn/sharding_strategy.hpp>
 #include <tessera/ops/contraction/vector_products.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/random.hpp>
@@ -61,6 +62,16 @@ Bilinear<T, Bias> bilinear(Key key, Extent in1, Extent in2, Extent out, const Me
   } else {
     return {weight};
   }
+}
+
+/// The same for a sharding strategy, which splits the out-features and `in1` as those of a column weight [in1, out].
+template <Element T = float, bool Bias = true>
+Bilinear<T, Bias> bilinear(Key key, Extent in1, Extent in2, Extent out, const ShardingStrategy& strategy,
+                           Here at = Here::current()) {
+  const PartitionSpec columns = strategy.weight(Role::column);
+  const bool splits = columns.entries.size() == 2;
+  return bilinear<T, Bias>(key, in1, in2, out, strategy.mesh,
+                           splits ? PartitionSpec{columns.entries[1], columns.entries[0]} : PartitionSpec{}, at);
 }
 
 }  // namespace tessera::nn

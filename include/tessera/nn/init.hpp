@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
@@ -211,6 +212,51 @@ auto trunc_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const 
     fail(errc::option, "[trunc_normal] bounds: a normal of deviation ", stddev, " between ", a, " and ", b,
          Source::from(at));
   return detail::truncated<T>("trunc_normal", key, shape, mesh, spec, mean, stddev, a, b, at);
+}
+
+/// Normal values between `lower` and `upper` times a deviation of stddev, as jax.nn.initializers.truncated_normal.
+/// Errors: as trunc_normal.
+template <Element T, std::size_t Rank>
+auto truncated_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                      double stddev = 1e-2, double lower = -2, double upper = 2, Here at = Here::current()) {
+  return trunc_normal<T>(key, shape, mesh, spec, 0, stddev, lower * stddev, upper * stddev, at);
+}
+
+/// Normal values with a deviation of stddev, of which a fraction `sparsity` of each row, rounded up, is 0, as
+/// torch.nn.init.sparse_. Errors: `option` for a sparsity outside of [0, 1]; those of `normal`. Source: Martens, ICML
+/// 2010.
+///
+///     auto w = ts::init::sparse<float>(key, {256, 1024}, 0.9, mesh, {ts::none, "model"});
+template <Element T>
+auto sparse(Key key, const Extent (&shape)[2], double sparsity, const Mesh& mesh, const PartitionSpec& spec = {},
+            double stddev = 1e-2, Here at = Here::current()) {
+  static_assert(is_floating_v<T>, "tessera: the elements of a sparse weight are float, double, bf16 or f16");
+  if (!(sparsity >= 0 && sparsity <= 1))
+    fail(errc::option, "[sparse] sparsity: ", sparsity, " is not within [0, 1]", Source::from(at));
+  const Shape all = tessera::detail::shape_from(shape);
+  const auto row_size = static_cast<std::size_t>(all[1]);
+  const auto zeros_of_row = static_cast<std::ptrdiff_t>(std::ceil(sparsity * static_cast<double>(all[1])));
+  const auto keys = split<2>(key);
+  const auto write = [=](T* data, const Box& box) {
+    using Drawn = computed_t<T>;
+    std::vector<Drawn> drawn(static_cast<std::size_t>(volume(extents(box))));
+    tessera::detail::fill_random(dtype_v<Drawn>, Distribution::normal, keys[0], all, box, drawn.data());
+    const Drawn* from = drawn.data();
+    std::vector<double> order(row_size), sorted;
+    for (std::int64_t row = box.begin[0]; row < box.end[0] && !drawn.empty(); ++row) {
+      // Zeros are where the draws of the whole row are smallest.
+      const Box whole_row{{row, 0}, {row + 1, all[1]}};
+      tessera::detail::fill_random(DType::f64, Distribution::uniform, keys[1], all, whole_row, order.data());
+      sorted = order;
+      sorted.push_back(1);
+      std::nth_element(sorted.begin(), sorted.begin() + zeros_of_row, sorted.end());
+      const double least = sorted[static_cast<std::size_t>(zeros_of_row)];
+      for (std::int64_t column = box.begin[1]; column < box.end[1]; ++column, ++from)
+        *data++ =
+            order[static_cast<std::size_t>(column)] < least ? T(0) : static_cast<T>(static_cast<Drawn>(stddev) * *from);
+    }
+  };
+  return tensor_of<T, 2>(tessera::detail::created<T>("sparse", all, 2, mesh, spec, at, Cost{20}, write));
 }
 
 /// Normal values within two deviations, with variance scale / fan, as jax.nn.initializers.variance_scaling(scale, mode,

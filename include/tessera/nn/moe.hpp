@@ -212,8 +212,9 @@ template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
   constexpr auto dispatched(const auto& tokens, const auto& chosen, const auto& weights, const Dim& room,
                             Here at) const {
     using Element = typename std::remove_cvref_t<decltype(tokens)>::element;
-    // How many tokens chose the expert before, where first choices come before second ones.
-    const auto in_order = merge_dims<1, 2>(transpose<0, 2, 1, 3>(chosen, at), at);  // [G, K N, E]
+    // How many tokens chose the expert before, where first choices come before second ones. bf16 counts up to 256 only.
+    const auto counted = cast<computed_t<T>>(chosen, at);
+    const auto in_order = merge_dims<1, 2>(transpose<0, 2, 1, 3>(counted, at), at);  // [G, K N, E]
     const auto before = cumsum<1, CumulativeOptions{.exclusive = true}>(in_order, at);
     const auto place = split_dim<1>(sum<2>(before * in_order, at), extent<1>(tokens, at), at);  // [G, K, N]
     // A position beyond the capacity is no class of one_hot, which gives zeros.

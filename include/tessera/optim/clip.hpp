@@ -17,6 +17,7 @@
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
+#include <tessera/optim/tensor_norm.hpp>
 #include <tessera/optim/tree_map.hpp>
 
 namespace tessera {
@@ -168,6 +169,22 @@ constexpr auto clip_grad_norm(const Model& gradients, const Limit& max_norm, dou
   const Value scale = build::apply<ops::MinimumOp>(
       build::cast(lower(norm, max_norm), norm.dtype()) / (norm + norm.number(1e-6)), norm.number(1));
   return std::tuple(optim::detail::scaled(gradients, scale, source), optim::detail::SumOf<Model>(norm));
+}
+
+/// Inside a traced function: each tensor of the gradients, scaled so that its own Euclidean norm is at most `max_norm`,
+/// as tf.clip_by_norm. Each layer of a Stack has separate norms. Communication: for split gradients an all_reduce of
+/// each norm; partial gradients are reduced first.
+template <class Model, NumberOperand Limit>
+constexpr Model clip_by_norm(const Model& gradients, const Limit& max_norm, Here at = Here::current()) {
+  optim::detail::require_traced("clip_by_norm", "ts::clip_by_norm", Source::from(at), gradients);
+  return optim::tree_map(
+      [&](auto g) {
+        const Value from = g.value.at(Source::from(at)), norm = optim::detail::tensor_norm(from, decltype(g)::rank);
+        const Value limit = build::cast(lower(norm, max_norm), norm.dtype());
+        const Value scale = limit / build::apply<ops::MaximumOp>(norm, limit);
+        return decltype(g)(from * build::cast(scale, from.dtype()));
+      },
+      gradients);
 }
 
 /// Inside a traced function: the gradients, with each element clipped to [-limit, limit], as

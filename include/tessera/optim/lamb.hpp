@@ -8,9 +8,9 @@
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/elementwise/composition.hpp>
-#include <tessera/ops/reduction/reduce.hpp>
 #include <tessera/optim/adam/adamw.hpp>
 #include <tessera/optim/optimizer_call.hpp>
+#include <tessera/optim/tensor_norm.hpp>
 #include <tessera/optim/update.hpp>
 
 namespace tessera {
@@ -27,17 +27,6 @@ struct Lamb {
   Scalar weight_decay = 0.0;  ///< applies to tensors of rank 2 or more, not to biases and gains
 };
 
-namespace detail {
-
-/// The Euclidean norm of a parameter, of each layer of a Stack separately, with dims of extent 1; in f32 or f64.
-constexpr Value norm_of(const Updated& x, Value of) {
-  const Value v = of.dtype() == DType::f64 ? of : build::cast(of, DType::f32);
-  if (x.rank == 0) return build::apply<ops::AbsOp>(v);
-  const unsigned dims = ((1u << x.rank) - 1) << (v.rank() - x.rank);
-  return build::apply<ops::SqrtOp>(build::sum_of(v * v, dims, true));
-}
-
-}  // namespace detail
 }  // namespace optim
 
 /// Inside a traced function: one step of LAMB, Adam with a rate for each tensor. Returns (model, state); the state is
@@ -64,7 +53,7 @@ constexpr auto lamb(const Model& model, const Gradients& gradients,
         const Value scale = x(build::apply<ops::RsqrtOp>(1.0 - build::apply<ops::PowOp>(beta2, count)));
         const Value step_of = mean_hat / (build::apply<ops::SqrtOp>(next_v) * scale + x(config.epsilon));
         const Value u = x.decays() ? step_of + x(config.weight_decay) * p : step_of;
-        const Value size = optim::detail::norm_of(x, p), length = optim::detail::norm_of(x, u);
+        const Value size = optim::detail::tensor_norm(p, x.rank), length = optim::detail::tensor_norm(u, x.rank);
         const Value one = size.number(1.0), zero = size.number(0.0);
         const Value ratio = build::select(build::greater(size, zero),
                                           build::select(build::greater(length, zero), size / length, one), one);

@@ -4,7 +4,9 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 
+#include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/base/here.hpp>
@@ -50,8 +52,10 @@ constexpr Model unscale(const Model& gradients, const LossScale& scaling, Here a
   const Value scale = detail::value_of(scaling.scale).at(Source::from(at));
   return tree_map(
       [&](auto g) {
+        // In f16 the inverse of a large scale would be 0.
         const Value from = g.value.at(Source::from(at));
-        return decltype(g)(from * build::cast(1.0 / scale, from.dtype()));
+        const DType wide = computed_as(from.dtype());
+        return decltype(g)(build::cast(build::cast(from, wide) * build::cast(1.0 / scale, wide), from.dtype()));
       },
       gradients);
 }
@@ -88,7 +92,8 @@ constexpr Model keep_if(const Sym<bool, 0>& condition, const Model& after, const
 }
 
 /// Inside a traced function: the LossScale after a step, as scaler.update() of PyTorch. The scale shrinks after
-/// gradients that were not finite, and grows after growth_interval consecutive steps with finite gradients.
+/// gradients that were not finite, and grows after growth_interval consecutive steps with finite gradients, unless it
+/// would be infinite.
 ///
 ///     const auto [loss, gradient] = ts::value_and_grad([&](const auto& m, const auto& in, const auto& out) {
 ///       return ts::mse(m(in), out) * scaling.scale;
@@ -105,7 +110,9 @@ constexpr LossScale next_scale(const LossScale& now, const Sym<bool, 0>& finite,
   const Value steps = detail::value_of(now.steps).at(Source::from(at));
   const auto number = [&](const Scalar& of) { return build::cast(lower(scale, of), DType::f32); };
   const Value good = steps + 1.0, enough = build::less(good, number(config.growth_interval));
-  const Value grown = build::select(enough, scale, scale * number(config.growth_factor));
+  // As in PyTorch, a scale does not grow to infinity, from which it could not shrink.
+  const Value larger = scale * number(config.growth_factor), most = scale.number(std::numeric_limits<float>::max());
+  const Value grown = build::select(enough, scale, build::select(build::less(most, larger), scale, larger));
   const Value zero = scale.number(0.0), counted = build::select(enough, good, zero);
   LossScale next;
   next.scale = ShardedTensor<float, 0>(build::select(finite.value, grown, scale * number(config.backoff_factor)));

@@ -90,6 +90,14 @@ TEST(Initialisers, HaveThePublishedDeviations) {
       ts::errc::option, [&] { init::trunc_normal<float>(key, {2}, ts::Mesh{}, {}, 0, 1, 2, 1); },
       "between 2.000000 and 1.000000");
 
+  const auto narrow = drawn([&](const ts::Mesh& mesh, const ts::PartitionSpec& spec) {
+    return init::truncated_normal<float>(key, {64, 256}, mesh, spec, 0.5, -1, 2);
+  });
+  EXPECT_GE(*std::min_element(narrow.begin(), narrow.end()), -0.5);
+  EXPECT_LT(*std::min_element(narrow.begin(), narrow.end()), -0.49);
+  EXPECT_LE(largest(narrow), 1);
+  EXPECT_GT(largest(narrow), 0.98);
+
   EXPECT_EQ(drawn([](const ts::Mesh& mesh, const ts::PartitionSpec& spec) {
               return init::eye<float>({2, 3}, mesh, spec);
             }),
@@ -99,6 +107,34 @@ TEST(Initialisers, HaveThePublishedDeviations) {
   });
   EXPECT_EQ(taps, (std::vector<float>{0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0}));
   EXPECT_EQ(ts::to_host(init::constant<float>({2}, 0.5f, ts::Mesh{})), (std::vector<float>{0.5, 0.5}));
+}
+
+// torch.nn.init.sparse_ of a weight [out, in] makes ceil(sparsity out) elements of each column 0; ours is [in, out].
+TEST(Initialisers, SparseRowsHaveTheirZeros) {
+  namespace init = ts::init;
+  for (const double sparsity : {0.0, 0.3, 0.97, 1.0}) {
+    const auto values = drawn([&](const ts::Mesh& mesh, const ts::PartitionSpec& spec) {
+      return init::sparse<float>(ts::Key(3), {400, 55}, sparsity, mesh, spec, 0.5);
+    });
+    std::vector<int> zeros_of_column(55, 0);
+    for (std::size_t row = 0; row < 400; ++row) {
+      int zeros = 0;
+      for (std::size_t column = 0; column < 55; ++column)
+        if (values[row * 55 + column] == 0) ++zeros, ++zeros_of_column[column];
+      ASSERT_EQ(zeros, std::ceil(sparsity * 55)) << row;
+    }
+    const double part = std::ceil(sparsity * 55) / 55;
+    for (const int zeros : zeros_of_column)
+      EXPECT_NEAR(zeros / 400.0, part, 5 * std::sqrt(part * (1 - part) / 400) + 1e-12);
+    if (sparsity < 0.5) EXPECT_NEAR(deviation(values), 0.5 * std::sqrt(1 - part), 0.01);
+  }
+  EXPECT_EQ(ts::to_host(init::sparse<float>(ts::Key(3), {0, 5}, 0.5, ts::Mesh{})).size(), 0U);
+  expect_error(
+      ts::errc::option,
+      [] {
+        init::sparse<float>(ts::Key(3), {2, 2}, 1.5, ts::Mesh{});
+      },
+      "[sparse] sparsity: 1.5");
 }
 
 }  // namespace

@@ -63,6 +63,13 @@ TEST(Bilinear, BeginsAsPyTorchsAndTakesHalves) {
   EXPECT_EQ(ts::shape(layer.weight), (ts::Shape{6, 16, 5}));
   EXPECT_EQ(ts::shape(layer.bias), (ts::Shape{6}));
   for (const float w : ts::to_host(layer.weight)) EXPECT_LE(std::abs(w), 0.25f);
+  const ts::Mesh four({{"data", 2}, {"model", 2}});
+  const auto split = nn::bilinear(ts::Key(3), 16, 5, 6, nn::fsdp_tensor_parallel(four));
+  EXPECT_EQ(ts::sharded_type_text(split.weight), "f32[6,16,5]{model,data*,-}");
+  EXPECT_EQ(ts::sharded_type_text(split.bias), "f32[6]{model}");
+  EXPECT_EQ(ts::to_host(split.weight), ts::to_host(layer.weight));
+  EXPECT_EQ(ts::sharded_type_text(nn::bilinear<float, false>(ts::Key(3), 16, 5, 6, nn::data_parallel(four)).weight),
+            "f32[6,16,5]{-,-,-}");
   const auto g = [](const auto& of, const auto& p, const auto& q) { return of(p, q); };
   using Half = ts::ShardedTensor<ts::bf16, 2>;
   const auto mixed = oracle::trace<decltype(g), nn::Bilinear<>, Half, Half>();

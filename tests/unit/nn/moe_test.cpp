@@ -430,6 +430,27 @@ TEST(MoE, RaggedOfHalves) {
   EXPECT_LT(of_ragged, 2 * of_dense);
 }
 
+// Places of tokens are counted further than bf16 can count.
+TEST(MoE, CountsManyTokensOfHalves) {
+  constexpr auto apply = ts::compile([](auto moe, auto x) { return ts::cast<float>(std::get<0>(moe(x))); });
+  const auto run = [&]<nn::Dispatch How>(const nn::ShardingStrategy& s) {
+    const auto moe = ts::cast_model<ts::bf16>(nn::moe<float, How>(ts::Key(1), 4, 8, 3, 2, s, 900, "expert", 0.5));
+    const auto x = ts::cast<ts::bf16>(ts::normal<float>(ts::Key(2), {3, 900, 4}, s.mesh, s.batch));
+    return ts::to_host(apply(moe, ts::eval(x)));
+  };
+  const std::vector<float> want = run.operator()<nn::Dispatch::dense>(nn::single(ts::Mesh{}));
+  float scale = 0;
+  for (const float v : want) scale = std::max(scale, std::fabs(v));
+  for (const int devices : {1, 3}) {
+    const nn::ShardingStrategy strategy = nn::data_parallel(ts::Mesh({{"data", devices}}));
+    for (const auto& got : {run.operator()<nn::Dispatch::sequence_capacity>(strategy),
+                            run.operator()<nn::Dispatch::dropless>(strategy)}) {
+      ASSERT_EQ(got.size(), want.size());
+      for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 0.03F * scale) << i;
+    }
+  }
+}
+
 // Experts on an axis of their own: each device computes its experts, and the results are summed.
 TEST(MoE, SplitsTheExperts) {
   constexpr auto train = ts::compile([](auto moe, auto x) {

@@ -34,6 +34,33 @@ TEST(Clip, ByValueClipsEachElement) {
   expect_models_near(model_at(oracle::run(program.view(), arguments), 0), want, 0);
 }
 
+struct ClipNorm {
+  constexpr auto operator()(const auto& gradients, const auto& limit) const {
+    return ts::clip_by_norm(gradients, limit);
+  }
+};
+
+// tf.clip_by_norm of each tensor, and of each layer's tensor of a Stack.
+TEST(Clip, ByNormScalesEachTensor) {
+  const oracle::Program program = oracle::trace<ClipNorm, Model, ts::Scalar>();
+  const std::vector<Array> g = random_model(3);
+  for (const double limit : {0.3, 1.2, 1e3}) {
+    std::vector<Array> arguments = g, want = g;
+    arguments.push_back(Array::number(limit));
+    for (std::size_t leaf = 0; leaf < g.size(); ++leaf) {
+      if (!kinds[leaf].parameter) continue;
+      const std::size_t layers = leaf == 1 || leaf == 2 ? 3 : 1, size = g[leaf].data.size() / layers;
+      for (std::size_t layer = 0; layer < layers; ++layer) {
+        double square = 0;
+        for (std::size_t i = 0; i < size; ++i) square += std::pow(g[leaf].data[layer * size + i], 2);
+        for (std::size_t i = 0; i < size; ++i)
+          want[leaf].data[layer * size + i] *= std::min(1.0, limit / std::sqrt(square));
+      }
+    }
+    expect_models_near(model_at(oracle::run(program.view(), arguments), 0), want, limit == 1e3 ? 0 : 1e-12);
+  }
+}
+
 struct Clip {
   constexpr auto operator()(const auto& gradients, const auto& limit) const {
     const auto [clipped, norm] = ts::clip_by_global_norm(gradients, limit);

@@ -410,6 +410,36 @@ TEST(LossScale, GradientsInF16ShrinkItUntilTheyFit) {
   }
 }
 
+// torch.amp.GradScaler: a scale that would be infinite stays, since it could not shrink again.
+TEST(LossScale, DoesNotGrowToInfinity) {
+  constexpr auto next = ts::compile([](const auto& now, const auto& x, const auto& settings) {
+    return ts::optim::next_scale(now, ts::all(x < 1.0f), settings);
+  });
+  const ts::Mesh mesh({{"data", 2}});
+  auto scaling = ts::optim::loss_scale(mesh, 0x1p126f);
+  const auto x = ts::zeros<float>({3}, mesh, {"data"}), broken = ts::ones<float>({3}, mesh, {"data"});
+  for (const float scale : {0x1p127f, 0x1p127f, 0x1p127f}) {
+    scaling = next(scaling, x, ts::optim::LossScaling{.growth_interval = 1});
+    EXPECT_EQ(ts::item(scaling.scale), scale);
+    EXPECT_EQ(ts::item(scaling.steps), 0);
+  }
+  scaling = next(scaling, broken, ts::optim::LossScaling{.growth_interval = 1});
+  EXPECT_EQ(ts::item(scaling.scale), 0x1p126f);
+}
+
+// The inverse of a scale need not be a number of the gradients' element type.
+TEST(LossScale, IsDividedOutInF32) {
+  constexpr auto unscale = ts::compile([](const auto& g, const auto& s) { return ts::optim::unscale(g, s); });
+  const ts::Mesh mesh({{"data", 2}});
+  const auto g = std::tuple(ts::eval(ts::cast<ts::f16>(ts::shard<float>({512, -49152, 3}, mesh))),
+                            ts::eval(ts::cast<ts::bf16>(ts::shard<float>({512, -49152, 3}, mesh))));
+  const auto small = unscale(g, ts::optim::loss_scale(mesh, 0x1p26f));
+  EXPECT_EQ(ts::to_host(ts::eval(ts::cast<float>(std::get<0>(small)))),
+            (std::vector<float>{0x1p-17f, -0x1.8p-11f, 0x1p-24f}));
+  EXPECT_EQ(ts::to_host(ts::eval(ts::cast<float>(std::get<1>(small)))),
+            (std::vector<float>{0x1p-17f, -0x1.8p-11f, 0x1.8p-25f}));
+}
+
 TEST(LossScale, NeedsOneAllReduce) {
   const ts::Mesh mesh({{"data", 2}});
   const Regression model{nn::linear(ts::Key(1), 4, 2, nn::data_parallel(mesh))};

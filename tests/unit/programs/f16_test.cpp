@@ -55,6 +55,8 @@ TEST(ProgramsF16, Reductions) {
 TEST(ProgramsF16, SumsAreAsPreciseAsFloats) { expect_sums_of_floats<f16>(20); }
 TEST(ProgramsF16, Products) { expect_products_of_layers<f16>(-0.5, 0.5, 2 * tolerance); }
 TEST(ProgramsF16, LargeProducts) { expect_large_products<f16>(tolerance); }
+TEST(ProgramsF16, AutocastOfLayers) { expect_autocast_of_layers<f16>(4 * tolerance); }
+TEST(ProgramsF16, AutocastOfAttention) { expect_autocast_of_attention<f16>(2 * tolerance); }
 
 TEST(ProgramsF16, RowsAttentionAndLookups) {
   constexpr auto f = [](const auto& floats, const auto& tokens, const auto& targets) {

@@ -226,6 +226,7 @@ TEST(FunctionNames, OfOptimizersOutsideOfATrace) {
   expect_outside([&] { (void)ts::tree_sum(model); }, "tree_sum", "ts::tree_sum");
   expect_outside([&] { (void)ts::global_norm(model); }, "global_norm", "ts::global_norm");
   expect_outside([&] { (void)ts::clip_grad_norm(model, 1.0); }, "clip_grad_norm", "ts::clip_grad_norm");
+  expect_outside([&] { (void)ts::clip_by_norm(model, 1.0); }, "clip_by_norm", "ts::clip_by_norm");
   expect_outside([&] { (void)ts::clip_by_value(model, 1.0); }, "clip_by_value", "ts::clip_by_value");
   expect_outside([&] { (void)ts::sgd(model, model); }, "sgd", "the optimizer");
   const auto state = ts::optim::init_state(ts::optim::AdamW{}, model);

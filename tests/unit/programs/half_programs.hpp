@@ -5,6 +5,11 @@
 
 #include "check.hpp"
 
+#include <tessera/graph/trace/stack.hpp>
+#include <tessera/ops/attention/attention.hpp>
+#include <tessera/ops/attention/band_attention.hpp>
+#include <tessera/ops/contraction/autocast.hpp>
+
 /// Programs of floating types of 16 bits, which bf16_test.cpp and f16_test.cpp run on their own type.
 namespace programs::half {
 
@@ -52,6 +57,56 @@ template <class T> void expect_large_products(double tolerance) {
        .tolerance = tolerance,
        .extents = {{'m', {130, 300}}, {'d', {64, 700}}, {'e', {100, 257}}}},
       65);
+}
+
+// Products of f32 tensors under autocast, on all meshes, against the function without autocast in double.
+struct CastBlock {
+  Tensor<2> weight;  // [d, d]
+  Tensor<1> gain;    // [d]
+  constexpr auto operator()(const auto& x) const {
+    return ts::rms_norm(x + ts::gelu(ts::matmul(x, weight)) * 0.5, gain, 0.1);
+  }
+};
+inline constexpr auto cast_layers = [](const auto& floats, const auto& targets) {
+  const auto& [blocks, x, w, filter] = floats;  // [d, d] and [d] of each layer, [b, t, d], [d, d], [3, d, d]
+  const auto stacked = blocks(x);
+  const auto step = [&](const auto& h, const auto& in) {
+    return std::tuple(ts::tanh(ts::matmul(h, std::get<2>(floats)) + in), ts::sum<1>(h));
+  };
+  const auto [last, sums] = ts::scan(step, ts::mean<0>(stacked), stacked);
+  const auto convolved = ts::conv1d(stacked, filter, {.padding = {1}});
+  const auto logits = ts::matmul(ts::layer_norm(convolved + stacked, ts::mean<0, 1>(x), ts::sum<0>(w), 0.1), w);
+  return std::tuple(ts::cross_entropy(logits, targets) + energy(last, sums, ts::softmax(logits)), last, sums, convolved,
+                    logits);
+};
+
+template <class T> void expect_autocast_of_layers(double tolerance) {
+  constexpr auto f = [](const auto& blocks, const auto& x, const auto& w, const auto& filter, const auto& targets) {
+    return ts::value_and_grad([](const auto& floats, const auto& t) {
+      return ts::autocast<T>(cast_layers)(floats, t);
+    })(std::tuple(blocks, x, w, filter), targets);
+  };
+  expect_equal_on_all_meshes<ts::Stack<CastBlock>, Tensor<3>, Tensor<2>, Tensor<3>, Tensor<2, std::int32_t>>(
+      f,
+      {.arguments = {stacked(values("dd")), stacked(values("d")), values("btd"), values("dd"), values("3dd"),
+                     indices("bt", 'd')},
+       .cases = 40,
+       .tolerance = tolerance,
+       .extents = {{'3', {3}}, {'t', {1, 2, 3, 5}}}},
+      71);
+}
+
+template <class T> void expect_autocast_of_attention(double tolerance) {
+  constexpr auto f = [](const auto& floats) {
+    return ts::autocast<T>([](const auto& all) {
+      const auto& [q, k, v] = all;
+      const auto y = ts::attention(q, k, v), z = ts::causal_attention(q, k, v);
+      return std::tuple(energy(y, z), y, z, ts::band_attention(q, k, v, 2, 1, 0));
+    })(floats);
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<4>, Tensor<4>, Tensor<4>>>(
+      with_gradient(f),
+      {.arguments = {values("bthe"), values("bshe"), values("bshe")}, .cases = 40, .tolerance = tolerance}, 72);
 }
 
 }  // namespace programs::half

@@ -13,6 +13,9 @@
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/elementwise/composition.hpp>
+#include <tessera/ops/gradient_rows.hpp>
+#include <tessera/ops/rows.hpp>
 
 namespace tessera {
 
@@ -33,26 +36,35 @@ struct BandAttentionTag : AttentionNodes {
 };
 
 /// The same with a number added to all scores of a key, bias [batch, keys, heads, 1]: one more column of queries, of
-/// ones, and of keys, of the bias.
+/// ones, and of keys, of the bias. Where the product rounds to 16 bits, several columns add up to the bias, as a large
+/// one, such as that of ALiBi at a late position, has more digits.
 struct BiasedAttentionTag : AttentionNodes {
   template <class Q, class K, class V, class Bias, class... Numbers> struct result : AttentionNodes::result<Q, K, V> {};
   static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value before, Value after,
                               Value offset) {
-    return emit(context, q, k, v, bias, before, after, offset, default_scale(context, q));
-  }
-  static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value before, Value after,
-                              Value offset, Value scale) {
     q = q.at(context.source);
     k = k.at(context.source);
-    const DType wide = computed_as(q.dtype());
+    const Value scale = default_scale(context, q);
+    const DType type = q.dtype(), wide = computed_as(type), rounded = build::product_operand(q).dtype();
     const auto with_column = [&](Value x, Value column) {
       const Value like = build::slice(x, 3, x.number(0, DType::i64), x.number(1, DType::i64));
       return ConcatTag<4, 3>::emit(context, x, build::broadcast(column, like));
     };
-    const Value column = build::cast(build::cast(bias.at(context.source), wide) / build::cast(scale, wide), q.dtype());
-    return BandAttentionTag::emit(context, with_column(q, q.number(1)), with_column(k, column), v, before, after,
-                                  offset, scale);
+    Value rest = build::cast(bias.at(context.source), wide) / build::cast(scale, wide);
+    for (int column = 0; column < columns_of(rounded); ++column) {
+      if (column > 0) {
+        // Only the first column has a gradient. What is masked stays so without the rest, which may be infinite.
+        const Value sum = build::unary(ops::op_v<ops::StopGradientOp>, rest);
+        const Value given = build::cast(build::cast(sum, rounded), wide);
+        rest = build::select(build::less(sum, sum.number(-1e29)), sum.number(0), sum - given);
+      }
+      q = with_column(q, q.number(1)), k = with_column(k, build::cast(rest, type));
+    }
+    return BandAttentionTag::emit(context, q, k, v, before, after, offset, scale);
   }
+
+ private:
+  static constexpr int columns_of(DType type) { return type == DType::bf16 ? 3 : type == DType::f16 ? 2 : 1; }
 };
 
 /// The heads of keys or values repeated for the queries of their group.
@@ -115,8 +127,8 @@ constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& 
 
 /// band_attention with a bias [batch, heads, keys] added to the scores of each key; the batch and the heads of the bias
 /// may be singleton dims. A key with a bias below -1e29 is masked, as key_padding_bias makes it; a query whose keys are
-/// all masked gives 0. With queries of bf16 or f16 the bias is rounded to their type. The scale is not 0. Gradients:
-/// also of the bias. Errors: shape_mismatch. Communication: as attention.
+/// all masked gives 0. With queries of bf16 or f16 the bias has 22 binary digits or more. The scale is not 0.
+/// Gradients: also of the bias. Errors: shape_mismatch. Communication: as attention.
 template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorArgument Bias, NumberOperand Before,
           NumberOperand After, NumberOperand Offset = int>
 constexpr auto biased_attention(const Q& q, const K& k, const V& v, const Bias& bias, const Before& before,

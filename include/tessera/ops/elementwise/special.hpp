@@ -308,8 +308,8 @@ template <Operand X, Operand Y>
 constexpr auto xlog1py(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::Xlog1pyTag>(Source::from(at), x, y);
 }
-/// The entropy of a probability, -x log(x): 0 of 0, -infinity below 0 (torch.special.entr). Gradient: -log(x) - 1 above
-/// 0; 1 at 0 and 0 below it, where PyTorch has infinity and NaN.
+/// The entropy of a probability, -x log(x): 0 of 0, -infinity below 0 (torch.special.entr). Error: 1.6 ulp. Gradient:
+/// -log(x) - 1 above 0; 1 at 0 and 0 below it, where PyTorch has infinity and NaN.
 template <TensorArgument X> constexpr auto entr(const X& x, Here at = Here::current()) {
   return call<detail::EntrTag>(Source::from(at), x);
 }

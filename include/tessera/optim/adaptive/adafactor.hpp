@@ -11,8 +11,8 @@
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/elementwise/composition.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
-#include <tessera/optim/lamb.hpp>
 #include <tessera/optim/optimizer_call.hpp>
+#include <tessera/optim/tensor_norm.hpp>
 #include <tessera/optim/update.hpp>
 
 namespace tessera {
@@ -49,7 +49,7 @@ constexpr Value mean_of_squares(Value v, unsigned dims) {
 /// The root of the mean square of a parameter, of each layer of a Stack separately.
 constexpr Value root_mean_square(const Updated& x, Value v) {
   const unsigned dims = ((1u << x.rank) - 1) << (v.rank() - x.rank);
-  const Value norm = norm_of(x, v);
+  const Value norm = tensor_norm(v, x.rank);
   if (x.rank == 0) return norm;
   return norm * build::apply<ops::RsqrtOp>(build::cast(build::element_count(v, dims), norm.dtype()));
 }
