@@ -280,7 +280,7 @@ class Interpreter {
           for (std::int64_t k = 0; k < x[0]->shape[d]; ++k) {
             const double own = x[0]->at(i), other = x[0]->at(dense::with_extent(i, d, k));
             const bool equal = own == other || (std::isnan(own) && std::isnan(other));
-            const bool before = std::isnan(own) || std::isnan(other) ? !std::isnan(other)
+            const bool before = std::isnan(own) || std::isnan(other) ? std::isnan(down ? other : own)
                                 : down                               ? other > own
                                                                      : other < own;
             place += equal ? k < i[d] : before;

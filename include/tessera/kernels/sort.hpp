@@ -34,14 +34,15 @@ namespace tessera::kernels::inline TESSERA_ISA {
 namespace detail {
 
 template <class T> using SortKey = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
-/// An unsigned integer that compares as x does: equal for 0 and -0; the largest for NaN, which is last in both orders.
+/// An unsigned integer that compares as x does, in descending order the other way round: equal for 0 and -0. NaN is the
+/// largest value, as in PyTorch and JAX.
 template <class T> SortKey<T> sort_key(T x, bool descending) {
   using Key = SortKey<T>;
   if constexpr (is_half_v<T>) {
     return sort_key(static_cast<float>(x), descending);
   } else if constexpr (std::is_floating_point_v<T>) {
     constexpr Key sign = Key{1} << (8 * sizeof(T) - 1);
-    if (x != x) return std::numeric_limits<Key>::max();
+    if (x != x) return descending ? Key{0} : std::numeric_limits<Key>::max();
     const Key bits = std::bit_cast<Key>(x == 0 ? T{0} : x), key = (bits & sign) != 0 ? ~bits : bits | sign;
     return descending ? ~key : key;
   } else {
@@ -62,7 +63,7 @@ struct KeyOfTwo {
 }  // namespace detail
 
 /// argsort of from[0 .. count): to[i] = the index of the i-th element in sorted order, for i < `kept`. Stable; NaN
-/// last.
+/// is the largest value.
 template <class T, class I>
 void argsort_line(const T* from, std::int64_t from_step, I* to, std::int64_t to_step, std::int64_t count,
                   std::int64_t kept, bool descending) {

@@ -13,14 +13,14 @@ namespace {
 
 namespace k = tessera::kernels;
 
-/// The stable order by a plain comparison, NaN last.
+/// The stable order by a plain comparison; NaN is the largest value.
 template <class T> std::vector<std::int64_t> plain_order(const std::vector<T>& from, bool descending) {
   std::vector<std::int64_t> order(from.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
   std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
     const double x = static_cast<double>(from[static_cast<std::size_t>(a)]),
                  y = static_cast<double>(from[static_cast<std::size_t>(b)]);
-    if (std::isnan(x) || std::isnan(y)) return !std::isnan(x) && std::isnan(y);
+    if (std::isnan(x) || std::isnan(y)) return std::isnan(descending ? x : y) && !std::isnan(descending ? y : x);
     return descending ? x > y : x < y;
   });
   return order;
@@ -80,7 +80,7 @@ template <class T> void expect_ends_ordered() {
   expect_ordered<T>({zero, nan, static_cast<T>(-zero), inf, one, nan, static_cast<T>(-inf), Limits::min(),
                      Limits::lowest(), static_cast<T>(-nan), zero, Limits::max(), static_cast<T>(-one)});
 }
-TEST(Sort, NanIsLastAndZerosAreEqual) {
+TEST(Sort, NanIsLargestAndZerosAreEqual) {
   expect_ends_ordered<float>();
   expect_ends_ordered<double>();
   expect_ends_ordered<tessera::bf16>();

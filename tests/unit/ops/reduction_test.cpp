@@ -237,10 +237,11 @@ TEST(Reduction, OrderStatistics) {
   const auto f = [](const auto& v, const auto& whole) {
     using enum ts::Interpolation;
     const auto [second, place] = ts::kthvalue<1>(v, 2);
-    return std::tuple(ts::median(v), ts::nanmedian<1>(v), ts::quantile<1>(v, 0.4), ts::quantile<1, lower>(v, 0.4),
+    return std::tuple(ts::median<1>(v), ts::nanmedian<1>(v), ts::quantile<1>(v, 0.4), ts::quantile<1, lower>(v, 0.4),
                       ts::quantile<1, higher>(v, 0.4), ts::quantile<1, midpoint>(v, 0.4),
                       ts::quantile<1, nearest>(v, 0.4), ts::nanquantile<-1>(v, 0.5), second, place,
-                      ts::median<0>(whole), ts::quantile<0>(whole, 0.75));
+                      ts::median<0>(whole), ts::quantile<0>(whole, 0.75), ts::median(whole), ts::nanmedian(v),
+                      ts::quantile(whole, 0.5), ts::nanquantile<lower>(v, 0.3), ts::median(v));
   };
   const Array rows({4, 4}, {4, 1, 3, 2, 7, NAN, 5, 6, NAN, NAN, NAN, NAN, INFINITY, INFINITY, -1, INFINITY});
   const auto of = run(trace<decltype(f), Float<2>, ts::ShardedTensor<std::int32_t, 2>>().view(),
@@ -257,6 +258,13 @@ TEST(Reduction, OrderStatistics) {
   expect_values(of[9], {3, 3, 1, 0});
   expect_values(of[10], {3, 20});
   expect_values(of[11], {5.5, 32.5});
+  // Of all elements, as torch.median(whole), torch.nanmedian(v), numpy.quantile(whole, .5), numpy.nanquantile(v, .3,
+  // method="lower").
+  expect_values(of[12], {7});
+  expect_values(of[13], {5});
+  expect_values(of[14], {8.5});
+  expect_values(of[15], {3});
+  expect_values(of[16], {NAN});
   check_gradient<Float<3>>(
       [](const auto& v) {
         return ts::median<1>(v * v) + ts::quantile<1>(v, 0.3) + ts::kthvalue<1>(v, 3).values * ts::nanmedian<1>(v);

@@ -360,6 +360,17 @@ template <int First, int Last, TensorArgument X> constexpr auto merge_dims(const
   return call<detail::MergeTag<X::rank, first, last>>(Source::from(at), x);
 }
 
+namespace detail {
+
+template <TensorArgument X> constexpr auto flattened(const X& x, Here at) {
+  if constexpr (X::rank == 1)
+    return x;
+  else
+    return merge_dims<0, X::rank - 1>(x, at);
+}
+
+}  // namespace detail
+
 /// Inserts a dim of static extent 1, which broadcasts, at position D of the result.
 template <int D, TensorArgument X> constexpr auto unsqueeze(const X& x, Here at = Here::current()) {
   return call<detail::UnsqueezeTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);

@@ -26,13 +26,6 @@ template <int Rank, int D> struct TakeAlongDimTag : GatherTag<Rank, D> {
   }
 };
 
-template <TensorArgument X> constexpr auto flattened(const X& x, Here at) {
-  if constexpr (X::rank == 1)
-    return x;
-  else
-    return merge_dims<0, X::rank - 1>(x, at);
-}
-
 }  // namespace detail
 
 /// Elements along dim D at integer indices, of two tensors that are broadcast against each other along all other dims

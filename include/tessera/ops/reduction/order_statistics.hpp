@@ -101,27 +101,42 @@ template <int Rank, int D, class Index> struct RankTag {
 
 }  // namespace detail
 
-/// The median along dim D, the lower of two in the middle as in PyTorch; NaN where any element is. The result lacks the
-/// dim, and has the element type of x. The gradient goes to the element that is the median. Errors: dim_range for a dim
-/// without elements. Communication: as sort. `nanmedian` leaves NaNs out, and is NaN where all are.
-template <int D = -1, TensorArgument X> constexpr auto median(const X& x, Here at = Here::current()) {
+/// The median along dim D, `median<0>(x)`, or without a dim of all elements, the lower of two in the middle as in
+/// PyTorch; NaN where any element is. The result lacks the dim, and has the element type of x. The gradient goes to the
+/// element that is the median. Errors: dim_range for a dim without elements. Communication: as sort. `nanmedian` leaves
+/// NaNs out, and is NaN where all are.
+template <int D, TensorArgument X> constexpr auto median(const X& x, Here at = Here::current()) {
   return call<detail::MedianTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
 }
-template <int D = -1, TensorArgument X> constexpr auto nanmedian(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto median(const X& x, Here at = Here::current()) {
+  return median<0>(detail::flattened(x, at), at);
+}
+template <int D, TensorArgument X> constexpr auto nanmedian(const X& x, Here at = Here::current()) {
   return call<detail::MedianTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);
 }
+template <TensorArgument X> constexpr auto nanmedian(const X& x, Here at = Here::current()) {
+  return nanmedian<0>(detail::flattened(x, at), at);
+}
 
-/// The q-quantile along dim D: the element of rank q (n - 1), from 0 for the smallest on, interpolated between its
-/// neighbours: `quantile<-1>(x, 0.9)`, `quantile<0, ts::Interpolation::lower>(x, q)`. NaN where any element is;
-/// integers give f32. Errors: option for a q outside of [0, 1], of a ts::Scalar when the program runs; dim_range for a
-/// dim without elements. Otherwise as median. `nanquantile` leaves NaNs out.
-template <int D = -1, Interpolation How = Interpolation::linear, TensorArgument X, NumberOperand Q>
+/// The q-quantile along dim D, or without a dim of all elements: the element of rank q (n - 1), from 0 for the smallest
+/// on, interpolated between its neighbours: `quantile<-1>(x, 0.9)`, `quantile<0, ts::Interpolation::lower>(x, q)`. NaN
+/// where any element is; integers give f32. Errors: option for a q outside of [0, 1], of a ts::Scalar when the program
+/// runs; dim_range for a dim without elements. Otherwise as median. `nanquantile` leaves NaNs out.
+template <int D, Interpolation How = Interpolation::linear, TensorArgument X, NumberOperand Q>
 constexpr auto quantile(const X& x, const Q& q, Here at = Here::current()) {
   return call<detail::QuantileTag<X::rank, detail::checked_dim<D, X::rank>(), How, false>>(Source::from(at), x, q);
 }
-template <int D = -1, Interpolation How = Interpolation::linear, TensorArgument X, NumberOperand Q>
+template <Interpolation How = Interpolation::linear, TensorArgument X, NumberOperand Q>
+constexpr auto quantile(const X& x, const Q& q, Here at = Here::current()) {
+  return quantile<0, How>(detail::flattened(x, at), q, at);
+}
+template <int D, Interpolation How = Interpolation::linear, TensorArgument X, NumberOperand Q>
 constexpr auto nanquantile(const X& x, const Q& q, Here at = Here::current()) {
   return call<detail::QuantileTag<X::rank, detail::checked_dim<D, X::rank>(), How, true>>(Source::from(at), x, q);
+}
+template <Interpolation How = Interpolation::linear, TensorArgument X, NumberOperand Q>
+constexpr auto nanquantile(const X& x, const Q& q, Here at = Here::current()) {
+  return nanquantile<0, How>(detail::flattened(x, at), q, at);
 }
 
 /// The k-th smallest element along dim D, from k = 1 on, and its index, both without the dim: `auto [values, indices] =

@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-/// The order of a sort. NaN comes last in both.
+/// The order of a sort. NaN is the largest value.
 enum class Order : std::int8_t { ascending, descending };
 
 constexpr Order order_of(const Node& argsort) { return static_cast<Order>(argsort.labels[1]); }
