@@ -15195,7 +15195,7 @@ struct CumulativeOptions {
 
 namespace tessera {
 
-/// The order of a sort. NaN comes last in both.
+/// The order of a sort. NaN is the largest value.
 enum class Order : std::int8_t { ascending, descending };
 
 constexpr Order order_of(const Node& argsort) { return static_cast<Order>(argsort.labels[1]); }
@@ -18177,6 +18177,17 @@ template <int First, int Last, TensorArgument X> constexpr auto merge_dims(const
   constexpr int first = detail::checked_dim<First, X::rank>(), last = detail::checked_dim<Last, X::rank>();
   return call<detail::MergeTag<X::rank, first, last>>(Source::from(at), x);
 }
+
+namespace detail {
+
+template <TensorArgument X> constexpr auto flattened(const X& x, Here at) {
+  if constexpr (X::rank == 1)
+    return x;
+  else
+    return merge_dims<0, X::rank - 1>(x, at);
+}
+
+}  // namespace detail
 
 /// Inserts a dim of static extent 1, which broadcasts, at position D of the result.
 template <int D, TensorArgument X> constexpr auto unsqueeze(const X& x, Here at = Here::current()) {
@@ -25645,13 +25656,6 @@ template <int Rank, int D> struct TakeAlongDimTag : GatherTag<Rank, D> {
   }
 };
 
-template <TensorArgument X> constexpr auto flattened(const X& x, Here at) {
-  if constexpr (X::rank == 1)
-    return x;
-  else
-    return merge_dims<0, X::rank - 1>(x, at);
-}
-
 }  // namespace detail
 
 /// Elements along dim D at integer indices, of two tensors that are broadcast against each other along all other dims
@@ -27835,16 +27839,16 @@ template <int Rank, int D, Order O> struct SortTag {
 }  // namespace detail
 
 /// The indices that sort dim D: `argsort<-1>(x)`, `argsort<0, ts::Order::descending, std::int64_t>(x)`. Stable; NaN
-/// comes last in both orders. The result has the shape of x. Communication: as sort.
+/// is the largest value. The result has the shape of x. Communication: as sort.
 template <int D, Order O = Order::ascending, Element Index = std::int32_t, TensorArgument X>
 constexpr auto argsort(const X& x, Here at = Here::current()) {
   return call<detail::ArgsortTag<X::rank, detail::checked_dim<D, X::rank>(), O, Index>>(Source::from(at), x);
 }
 
-/// x sorted along dim D: `sort<-1>(x)`, `sort<0, ts::Order::descending>(x)`. Stable; NaN comes last in both orders. The
-/// gradient goes back to where each element came from. Communication: a split D is made whole, by an all_to_all onto
-/// another unsplit dim that its axes divide, otherwise by an all_gather; the result keeps that sharding. None for other
-/// split dims.
+/// x sorted along dim D: `sort<-1>(x)`, `sort<0, ts::Order::descending>(x)`. Stable; NaN is the largest value, so
+/// that it comes first in descending order, as in PyTorch and JAX. The gradient goes back to where each element came
+/// from. Communication: a split D is made whole, by an all_to_all onto another unsplit dim that its axes divide,
+/// otherwise by an all_gather; the result keeps that sharding. None for other split dims.
 template <int D, Order O = Order::ascending, TensorArgument X>
 constexpr auto sort(const X& x, Here at = Here::current()) {
   return call<detail::SortTag<X::rank, detail::checked_dim<D, X::rank>(), O>>(Source::from(at), x);
@@ -27857,8 +27861,8 @@ template <class Values, class Indices> struct TopK {
 };
 
 /// The k largest elements along dim D in descending order, and their indices: `auto [values, indices] = topk<-1>(x,
-/// 5)`. Of equal elements the first comes first; NaN comes last. Errors: shape_mismatch for k above the extent.
-/// Communication: as sort.
+/// 5)`. Of equal elements the first comes first; NaN is the largest value. Errors: shape_mismatch for k above the
+/// extent. Communication: as sort.
 template <int D, Element Index = std::int32_t, TensorArgument X, SizeOperand K>
 constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
@@ -29817,27 +29821,42 @@ template <int Rank, int D, class Index> struct RankTag {
 
 }  // namespace detail
 
-/// The median along dim D, the lower of two in the middle as in PyTorch; NaN where any element is. The result lacks the
-/// dim, and has the element type of x. The gradient goes to the element that is the median. Errors: dim_range for a dim
-/// without elements. Communication: as sort. `nanmedian` leaves NaNs out, and is NaN where all are.
-template <int D = -1, TensorArgument X> constexpr auto median(const X& x, Here at = Here::current()) {
+/// The median along dim D, `median<0>(x)`, or without a dim of all elements, the lower of two in the middle as in
+/// PyTorch; NaN where any element is. The result lacks the dim, and has the element type of x. The gradient goes to the
+/// element that is the median. Errors: dim_range for a dim without elements. Communication: as sort. `nanmedian` leaves
+/// NaNs out, and is NaN where all are.
+template <int D, TensorArgument X> constexpr auto median(const X& x, Here at = Here::current()) {
   return call<detail::MedianTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
 }
-template <int D = -1, TensorArgument X> constexpr auto nanmedian(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto median(const X& x, Here at = Here::current()) {
+  return median<0>(detail::flattened(x, at), at);
+}
+template <int D, TensorArgument X> constexpr auto nanmedian(const X& x, Here at = Here::current()) {
   return call<detail::MedianTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);
 }
+template <TensorArgument X> constexpr auto nanmedian(const X& x, Here at = Here::current()) {
+  return nanmedian<0>(detail::flattened(x, at), at);
+}
 
-/// The q-quantile along dim D: the element of rank q (n - 1), from 0 for the smallest on, interpolated between its
-/// neighbours: `quantile<-1>(x, 0.9)`, `quantile<0, ts::Interpolation::lower>(x, q)`. NaN where any element is;
-/// integers give f32. Errors: option for a q outside of [0, 1], of a ts::Scalar when the program runs; dim_range for a
-/// dim without elements. Otherwise as median. `nanquantile` leaves NaNs out.
-template <int D = -1, Interpolation How = Interpolation::linear, TensorArgument X, NumberOperand Q>
+/// The q-quantile along dim D, or without a dim of all elements: the element of rank q (n - 1), from 0 for the smallest
+/// on, interpolated between its neighbours: `quantile<-1>(x, 0.9)`, `quantile<0, ts::Interpolation::lower>(x, q)`. NaN
+/// where any element is; integers give f32. Errors: option for a q outside of [0, 1], of a ts::Scalar when the program
+/// runs; dim_range for a dim without elements. Otherwise as median. `nanquantile` leaves NaNs out.
+template <int D, Interpolation How = Interpolation::linear, TensorArgument X, NumberOperand Q>
 constexpr auto quantile(const X& x, const Q& q, Here at = Here::current()) {
   return call<detail::QuantileTag<X::rank, detail::checked_dim<D, X::rank>(), How, false>>(Source::from(at), x, q);
 }
-template <int D = -1, Interpolation How = Interpolation::linear, TensorArgument X, NumberOperand Q>
+template <Interpolation How = Interpolation::linear, TensorArgument X, NumberOperand Q>
+constexpr auto quantile(const X& x, const Q& q, Here at = Here::current()) {
+  return quantile<0, How>(detail::flattened(x, at), q, at);
+}
+template <int D, Interpolation How = Interpolation::linear, TensorArgument X, NumberOperand Q>
 constexpr auto nanquantile(const X& x, const Q& q, Here at = Here::current()) {
   return call<detail::QuantileTag<X::rank, detail::checked_dim<D, X::rank>(), How, true>>(Source::from(at), x, q);
+}
+template <Interpolation How = Interpolation::linear, TensorArgument X, NumberOperand Q>
+constexpr auto nanquantile(const X& x, const Q& q, Here at = Here::current()) {
+  return nanquantile<0, How>(detail::flattened(x, at), q, at);
 }
 
 /// The k-th smallest element along dim D, from k = 1 on, and its index, both without the dim: `auto [values, indices] =
