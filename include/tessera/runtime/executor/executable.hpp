@@ -22,7 +22,7 @@
 #include <tessera/runtime/executor/prepared_graph.hpp>
 #include <tessera/runtime/memory/run_memory.hpp>
 #include <tessera/runtime/memory/storage.hpp>
-#include <tessera/runtime/steps/fused_step.hpp>
+#include <tessera/runtime/steps/fused/fused_step.hpp>
 #include <tessera/runtime/steps/reshard_step.hpp>
 #include <tessera/runtime/threads/parallel_copy.hpp>
 #include <tessera/runtime/transport/communication.hpp>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_RUNTIME_STEPS_FUSED_STEP_HPP
-#define TESSERA_RUNTIME_STEPS_FUSED_STEP_HPP
+#ifndef TESSERA_RUNTIME_STEPS_FUSED_FUSED_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_FUSED_FUSED_STEP_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 #include <tessera/kernels/strided.hpp>
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/executor/prepared_step.hpp>
-#include <tessera/runtime/steps/fused_places.hpp>
+#include <tessera/runtime/steps/fused/fused_places.hpp>
 #include <tessera/runtime/steps/step_move.hpp>
 #include <tessera/runtime/threads/team.hpp>
 #include <tessera/runtime/transport/communication.hpp>
