@@ -40381,10 +40381,95 @@ class WorkGrid {
 
 #endif
 
-// ---- tessera/runtime/steps/fused_places.hpp
+// ---- tessera/runtime/steps/fused/fragment_boxes.hpp
 
-#ifndef TESSERA_RUNTIME_STEPS_FUSED_PLACES_HPP
-#define TESSERA_RUNTIME_STEPS_FUSED_PLACES_HPP
+#ifndef TESSERA_RUNTIME_STEPS_FUSED_FRAGMENT_BOXES_HPP
+#define TESSERA_RUNTIME_STEPS_FUSED_FRAGMENT_BOXES_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::runtime {
+
+/// The boxes of an iteration space in which each assembled operand of a fused step has one fragment.
+class FragmentBoxes {
+ public:
+  FragmentBoxes(const GraphPlan& plan, const UnitsView& units, const PlanStep& step)
+      : plan_(plan), rank_(units[step.unit].rank) {
+    for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+      const PlanValue& value = plan.values[static_cast<std::size_t>(step.inputs[i])];
+      if (value.role != ValueRole::assembled) continue;
+      any_ = true;
+      for (int f = 0; f < value.fragment_count; ++f)
+        add_borders(fragment(value, f), units.input(step.unit, static_cast<int>(i)));
+    }
+    for (Growable<std::int64_t>& own : borders_) sort_distinct(own);
+  }
+
+  /// Cuts a box along the borders of all fragments.
+  Growable<Box> cut(const Box& whole) const {
+    Growable<Box> boxes{whole};
+    for (int d = 0; d < rank_ && any_; ++d) {
+      const auto dim = static_cast<std::size_t>(d);
+      Growable<Box> parts;
+      for (const Box& box : boxes) {
+        Box rest = box;
+        for (const std::int64_t border : borders_[d]) {
+          if (border <= rest.begin[dim] || border >= rest.end[dim]) continue;
+          parts.push_back(rest);
+          parts.back().end[dim] = rest.begin[dim] = border;
+        }
+        parts.push_back(rest);
+      }
+      boxes = std::move(parts);
+    }
+    return boxes;
+  }
+
+  /// The fragment of an assembled operand in one of these boxes; null: the box is empty.
+  const Fragment* fragment_in(const Box& box, const PlanValue& value, const UnitOperand& operand) const {
+    for (int f = 0; f < value.fragment_count; ++f) {
+      const Box& own = fragment(value, f).box;
+      bool inside = true;
+      for (int d = 0; d < rank_; ++d) {
+        if (operand.dim_at[d] < 0) continue;
+        const auto dim = static_cast<std::size_t>(operand.dim_at[d]);
+        const std::int64_t begin = box.begin[static_cast<std::size_t>(d)];
+        inside = inside && own.begin[dim] <= begin && begin < own.end[dim];
+      }
+      if (inside) return &fragment(value, f);
+    }
+    return nullptr;
+  }
+
+ private:
+  const GraphPlan& plan_;
+  int rank_;
+  bool any_ = false;
+  Growable<std::int64_t> borders_[max_rank];  // by dim of the iteration space
+
+  const Fragment& fragment(const PlanValue& value, int f) const {
+    return plan_.fragments[static_cast<std::size_t>(value.first_fragment + f)];
+  }
+  void add_borders(const Fragment& fragment, const UnitOperand& operand) {
+    for (int d = 0; d < rank_; ++d) {
+      if (operand.dim_at[d] < 0) continue;
+      const auto dim = static_cast<std::size_t>(operand.dim_at[d]);
+      borders_[d].push_back(fragment.box.begin[dim]);
+      borders_[d].push_back(fragment.box.end[dim]);
+    }
+  }
+};
+
+}  // namespace tessera::runtime
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/runtime/steps/fused/fused_places.hpp
+
+#ifndef TESSERA_RUNTIME_STEPS_FUSED_FUSED_PLACES_HPP
+#define TESSERA_RUNTIME_STEPS_FUSED_FUSED_PLACES_HPP
 
 TESSERA_PLANNING_BEGIN
 
@@ -40502,71 +40587,17 @@ struct FusedPlaces {
       for (std::uint8_t axis : sharding.dims[rank_ - 1]) row_axes = static_cast<std::uint16_t>(row_axes | 1u << axis);
     split_phases = row_axes != 0 && fused_.phases > 1;
 
-    int layer_dim = -1;
-    auto find_layers = [&](int value, const UnitOperand& operand) {
-      if (!layout_.value(value).stacked) return;
-      for (int d = 0; d < rank_; ++d)
-        if (operand.dim_at[d] == 0) {
-          layer_dim = d;
-          layers = layout_[value].layers;
-        }
-    };
-    for (int i = 0; i < unit.input_count; ++i)
-      find_layers(step.inputs[static_cast<std::size_t>(i)], units.input(step.unit, i));
-    for (int o = 0; o < unit.output_count; ++o)
-      if (step.outputs[static_cast<std::size_t>(o)] >= 0)
-        find_layers(step.outputs[static_cast<std::size_t>(o)], units.output(step.unit, o));
-
-    const bool has_index = uses_index();
+    const int layer_dim = find_layers(units, step);
+    const FragmentBoxes fragments(plan, units, step);
     places.reserve(static_cast<std::size_t>(work.count()) * static_cast<std::size_t>(layers));
     for (int w = 0; w < work.count(); ++w)
       for (int l = 0; l < layers; ++l) {
-        const Coordinates at = work.coordinates(w);
-        Box whole = shard_box(space, sharding, layout_.mesh(), at);
+        Box whole = shard_box(space, sharding, layout_.mesh(), work.coordinates(w));
         if (layer_dim >= 0) {
           whole.begin[static_cast<std::size_t>(layer_dim)] = l;
           whole.end[static_cast<std::size_t>(layer_dim)] = l + 1;
         }
-        for (const Box& box : boxes_of(units, step, whole)) {
-          const Shape local = extents(box);
-          Place place;
-          place.inputs.reserve(static_cast<std::size_t>(unit.input_count));
-          place.outputs.reserve(static_cast<std::size_t>(unit.output_count));
-          for (int d = 0; d < rank_; ++d) place.call.global_offset[d] = box.begin[static_cast<std::size_t>(d)];
-          bool lacks_input = false;
-          for (int i = 0; i < unit.input_count; ++i) {
-            const int value = step.inputs[static_cast<std::size_t>(i)];
-            place.inputs.push_back(placed(value, units.input(step.unit, i), box, at, l));
-            lacks_input = lacks_input || !layout_.holds(value, at);
-            if (!counts_at(at, step.added_over & ~unsigned{layout_.value(value).sharding.unreduced}))
-              place.inputs.back().pointer = -1;
-          }
-          bool makes = false;
-          for (int o = 0; o < unit.output_count; ++o) {
-            const int value = step.outputs[static_cast<std::size_t>(o)];
-            place.outputs.push_back(placed(value, units.output(step.unit, o), box, at, l));
-            const ValueLayout& own = layout_[value];
-            const auto shard = static_cast<std::size_t>(place.outputs.back().pointer - own.first);
-            if (work.stores(at, layout_.value(value).sharding) && layout_.holds(value, at)) {
-              makes = makes || volume(extents(own.boxes[shard])) > 0;
-            } else {
-              place.outputs.back().pointer = -1;
-              std::int64_t elements = 1;  // a row of 0 elements still stores its reduction: 1 element
-              for (std::int64_t extent : local) elements *= std::max<std::int64_t>(extent, 1);
-              place.unstored_bytes = std::max(place.unstored_bytes, aligned(elements * 8));
-            }
-          }
-          // A place that stores nothing still runs if rows are sharded: other places need its share of the row
-          // reductions. Which places have a share must not depend on what this process stores.
-          const bool divided = spans_processes(layout_.mesh());
-          place.idle = !makes && (lacks_input || !split_phases || (volume(local) == 0 && !divided));
-          if (!work.is_here(w)) place.idle = true;
-          place.joins_rows = divided ? !lacks_input : !place.idle;
-          if (place.idle) place.unstored_bytes = 0;
-          // The strides of an empty shard are arbitrary, so they must not decide which dims merge.
-          set_extents(place, local, !has_index && volume(local) > 0);
-          places.push_back(std::move(place));
-        }
+        for (const Box& box : fragments.cut(whole)) add_place(units, step, fragments, box, w, l);
       }
     std::int64_t written = 0;
     for (int s = 0; s < fused_.store_count; ++s)
@@ -40575,65 +40606,74 @@ struct FusedPlaces {
     past_caches = written >= past_caches_from();  // FusedStep excepts calls that write over an operand
   }
 
-  /// The boxes of a shard of the iteration space in which each assembled operand has one fragment; the shard itself
-  /// where no operand is assembled.
-  Growable<Box> boxes_of(const UnitsView& units, const PlanStep& step, const Box& whole) const {
-    Growable<std::int64_t> borders[max_rank];
-    bool assembled = false;
-    for (std::size_t i = 0; i < step.inputs.size(); ++i) {
-      const PlanValue& value = layout_.value(step.inputs[i]);
-      if (value.role != ValueRole::assembled) continue;
-      assembled = true;
-      for (int f = 0; f < value.fragment_count; ++f) {
-        const Box& own = fragment(value, f).box;
-        for (int d = 0; d < rank_; ++d)
-          if (const int dim = units.input(step.unit, static_cast<int>(i)).dim_at[d]; dim >= 0)
-            for (const std::int64_t border :
-                 {own.begin[static_cast<std::size_t>(dim)], own.end[static_cast<std::size_t>(dim)]})
-              if (border > whole.begin[static_cast<std::size_t>(d)] && border < whole.end[static_cast<std::size_t>(d)])
-                borders[d].push_back(border);
-      }
-    }
-    Growable<Box> boxes{whole};
-    for (int d = 0; d < rank_ && assembled; ++d) {
-      sort_distinct(borders[d]);
-      const auto dim = static_cast<std::size_t>(d);
-      Growable<Box> cut;
-      for (const Box& box : boxes) {
-        Box rest = box;
-        for (const std::int64_t border : borders[d]) {
-          cut.push_back(rest);
-          cut.back().end[dim] = rest.begin[dim] = border;
-        }
-        cut.push_back(rest);
-      }
-      boxes = std::move(cut);
-    }
-    return boxes;
-  }
-  const Fragment& fragment(const PlanValue& value, int f) const {
-    return layout_.plan().fragments[static_cast<std::size_t>(value.first_fragment + f)];
-  }
-  /// The fragment of an assembled operand that contains a box of the iteration space; null: it has no elements there.
-  const Fragment* fragment_at(const PlanValue& value, const UnitOperand& operand, const Box& box) const {
-    for (int f = 0; f < value.fragment_count; ++f) {
-      const Fragment& own = fragment(value, f);
-      bool inside = true;
+  /// The dim of the iteration space that counts the layers of stacked values, each of which has places of its own; -1
+  /// where no value is stacked.
+  int find_layers(const UnitsView& units, const PlanStep& step) {
+    int layer_dim = -1;
+    const auto find = [&](int value, const UnitOperand& operand) {
+      if (value < 0 || !layout_.value(value).stacked) return;
       for (int d = 0; d < rank_; ++d)
-        if (const int dim = operand.dim_at[d]; dim >= 0) {
-          const std::int64_t begin = box.begin[static_cast<std::size_t>(d)];
-          inside = inside && own.box.begin[static_cast<std::size_t>(dim)] <= begin &&
-                   begin < own.box.end[static_cast<std::size_t>(dim)];
+        if (operand.dim_at[d] == 0) {
+          layer_dim = d;
+          layers = layout_[value].layers;
         }
-      if (inside) return &own;
-    }
-    return nullptr;
+    };
+    for (std::size_t i = 0; i < step.inputs.size(); ++i)
+      find(step.inputs[i], units.input(step.unit, static_cast<int>(i)));
+    for (std::size_t o = 0; o < step.outputs.size(); ++o)
+      find(step.outputs[o], units.output(step.unit, static_cast<int>(o)));
+    return layer_dim;
   }
 
-  PlacedOperand placed(int value, const UnitOperand& operand, const Box& box, const Coordinates& at, int layer) const {
+  /// Adds the call on a box of the shard of place `w` of the step, and of a layer.
+  void add_place(const UnitsView& units, const PlanStep& step, const FragmentBoxes& fragments, const Box& box, int w,
+                 int layer) {
+    const Coordinates at = work.coordinates(w);
+    const Shape local = extents(box);
+    Place place;
+    place.inputs.reserve(step.inputs.size());
+    place.outputs.reserve(step.outputs.size());
+    for (int d = 0; d < rank_; ++d) place.call.global_offset[d] = box.begin[static_cast<std::size_t>(d)];
+    bool lacks_input = false;
+    for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+      const int value = step.inputs[i];
+      place.inputs.push_back(placed(value, units.input(step.unit, static_cast<int>(i)), fragments, box, at, layer));
+      lacks_input = lacks_input || !layout_.holds(value, at);
+      if (!counts_at(at, step.added_over & ~unsigned{layout_.value(value).sharding.unreduced}))
+        place.inputs.back().pointer = -1;
+    }
+    bool makes = false;
+    for (std::size_t o = 0; o < step.outputs.size(); ++o) {
+      const int value = step.outputs[o];
+      place.outputs.push_back(placed(value, units.output(step.unit, static_cast<int>(o)), fragments, box, at, layer));
+      const ValueLayout& own = layout_[value];
+      const auto shard = static_cast<std::size_t>(place.outputs.back().pointer - own.first);
+      if (work.stores(at, layout_.value(value).sharding) && layout_.holds(value, at)) {
+        makes = makes || volume(extents(own.boxes[shard])) > 0;
+      } else {
+        place.outputs.back().pointer = -1;
+        std::int64_t elements = 1;  // a row of 0 elements still stores its reduction: 1 element
+        for (std::int64_t extent : local) elements *= std::max<std::int64_t>(extent, 1);
+        place.unstored_bytes = std::max(place.unstored_bytes, aligned(elements * 8));
+      }
+    }
+    // A place that stores nothing still runs if rows are sharded: other places need its share of the row reductions.
+    // Which places have a share must not depend on what this process stores.
+    const bool divided = spans_processes(layout_.mesh());
+    place.idle = !makes && (lacks_input || !split_phases || (volume(local) == 0 && !divided));
+    if (!work.is_here(w)) place.idle = true;
+    place.joins_rows = divided ? !lacks_input : !place.idle;
+    if (place.idle) place.unstored_bytes = 0;
+    // The strides of an empty shard are arbitrary, so they must not decide which dims merge.
+    set_extents(place, local, !uses_index() && volume(local) > 0);
+    places.push_back(std::move(place));
+  }
+
+  PlacedOperand placed(int value, const UnitOperand& operand, const FragmentBoxes& fragments, const Box& box,
+                       const Coordinates& at, int layer) const {
     Shape moved(layout_.value(value).shape.size(), 0);  // how far elements are from their indices in the operand
     if (const PlanValue& own = layout_.value(value); own.role == ValueRole::assembled) {
-      const Fragment* const from = fragment_at(own, operand, box);
+      const Fragment* const from = fragments.fragment_in(box, own, operand);
       if (from == nullptr || from->value < 0) return {};  // zeros
       for (std::size_t d = 0; d < moved.size(); ++d) moved[d] = from->from[d] - from->box.begin[d];
       value = from->value;
@@ -40966,10 +41006,10 @@ class StepMove {
 
 #endif
 
-// ---- tessera/runtime/steps/fused_step.hpp
+// ---- tessera/runtime/steps/fused/fused_step.hpp
 
-#ifndef TESSERA_RUNTIME_STEPS_FUSED_STEP_HPP
-#define TESSERA_RUNTIME_STEPS_FUSED_STEP_HPP
+#ifndef TESSERA_RUNTIME_STEPS_FUSED_FUSED_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_FUSED_FUSED_STEP_HPP
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
