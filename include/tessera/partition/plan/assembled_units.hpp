@@ -21,23 +21,25 @@ namespace tessera::detail {
 class AssembledUnits {
  public:
   constexpr AssembledUnits(const GraphView& graph, const UnitsView& units, const GraphShapes& found, const Mesh& mesh,
-                           const Flow& flow, const Growable<std::uint8_t>& computed)
-      : graph_(graph), units_(units), found_(found), mesh_(mesh), flow_(flow) {
+                           const Flow& flow)
+      : graph_(graph), units_(units), found_(found), mesh_(mesh), flow_(flow), assembled_(size(units.count)) {}
+
+  /// `computed`: by unit, whether a step computes its results.
+  constexpr void find(const Growable<std::uint8_t>& computed) {
     bool moves = false;
-    for (int u = 0; u < units.count && !moves; ++u) moves = computed[size(u)] != 0 && moves_rows(u);
-    assembled_.assign(size(units.count));
+    for (int u = 0; u < units_.count && !moves; ++u) moves = computed[size(u)] != 0 && moves_rows(u);
     if (!moves) return;
     find_candidates(computed);
-    read_in_fragments_.assign(size(graph.size), 1);
-    for (int k = 0; k < graph.output_count; ++k) read_in_fragments_[size(graph.outputs[k])] = 0;
-    for (int u = units.count - 1; u >= 0; --u) {
+    read_in_fragments_.assign(size(graph_.size), 1);
+    for (int k = 0; k < graph_.output_count; ++k) read_in_fragments_[size(graph_.outputs[k])] = 0;
+    for (int u = units_.count - 1; u >= 0; --u) {
       if (!computed[size(u)]) continue;
-      assembled_[size(u)] = assembled_[size(u)] != 0 && read_in_fragments_[size(units[u].root)] != 0 ? 1 : 0;
+      assembled_[size(u)] = assembled_[size(u)] != 0 && read_in_fragments_[size(units_[u].root)] != 0 ? 1 : 0;
       note_reads(u);
     }
   }
 
-  /// Whether the result of a unit is assembled if its operands have no layers apart from each other.
+  /// Whether the result of a unit is assembled; of a slice only where its operand is, otherwise it is a view.
   constexpr bool has(int u) const { return assembled_[size(u)] != 0; }
 
   /// The fragments of the result of a slice, pad or concat. `operands`: the values that it reads.

@@ -40,11 +40,8 @@ class GraphPlanner : PlannedValues {
     start();
     add_arguments();
     const Growable<std::uint8_t> computed = computed_units();
-    Growable<std::uint8_t> assembled(size(units_.count));
-    if (options_.fuse_steps && !options_.deterministic) {
-      const AssembledUnits found(graph_, units_, found_, mesh_, flow_, computed);
-      for (int u = 0; u < units_.count; ++u) assembled[size(u)] = found.has(u) && !steered(units_[u].root) ? 1 : 0;
-    }
+    AssembledUnits assembled(graph_, units_, found_, mesh_, flow_);
+    if (options_.fuse_steps && !options_.deterministic) assembled.find(computed);
     for (int u = 0; u < units_.count; ++u) {
       if (!computed[size(u)]) continue;
       if (units_[u].kind == UnitKind::repeat)
@@ -52,7 +49,7 @@ class GraphPlanner : PlannedValues {
       else if (units_[u].kind == UnitKind::constraint)
         add_constraint(u);
       else
-        add_unit(u, assembled[size(u)] != 0);
+        add_unit(u, assembled.has(u));
     }
     add_outputs();
     Scheduler scheduler(graph_, units_, mesh_, made_, g_ == 0);
