@@ -1,4 +1,5 @@
 // expect first: call a ts::Stack, blocks\(x\), or scan over it
+// lines: 9
 #include <tessera/graph/trace/trace.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/ops/control_flow.hpp>

@@ -56,7 +56,7 @@ std::string fusion_name(ts::Fusion fusion) {
   return names[static_cast<std::size_t>(fusion)];
 }
 std::string role_name(ts::ValueRole role) {
-  constexpr const char* names[] = {"argument", "intermediate", "output", "view", "fused", "host"};
+  constexpr const char* names[] = {"argument", "intermediate", "output", "view", "fused", "assembled", "host"};
   return names[static_cast<std::size_t>(role)];
 }
 
@@ -297,6 +297,7 @@ TEST(RandomPrograms, GiveWhatTheGraphSays) {
   // No program gives a host scalar to a repeat yet: the last role is left out.
   for (int k = 0; k < static_cast<int>(ts::ValueRole::host); ++k)
     roles.insert(role_name(static_cast<ts::ValueRole>(k)));
+  roles.erase("assembled");  // rows of these programs are too short: assembled_test.cpp
   for (int k = 0; k <= static_cast<int>(ts::Collective::slice); ++k)
     collectives.insert(std::string(name_of(static_cast<ts::Collective>(k))));
   EXPECT_EQ(missing(seen.units, units), "");
