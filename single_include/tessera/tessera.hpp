@@ -12134,11 +12134,14 @@ constexpr Shape pad_shape(const ShapeContext& c) {
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   Shape shape = c.operand(0);
   const std::int64_t extent = c.graph.operand_node(c.id, 2).rank == 0 ? c.number(2) : c.operand(2)[dim];
-  if (c.number(1) < 0 || shape[dim] > extent || c.number(1) > extent - shape[dim])
-    fail_shapes(c,
-                concat_text("negative padding, ", c.number(1), " before and ", extent - shape[dim] - c.number(1),
-                            " after the elements of dim ", dim),
-                {}, 1);
+  if (c.number(1) < 0 || shape[dim] > extent || c.number(1) > extent - shape[dim]) {
+    std::int64_t room = 0, after = 0;
+    if (!subtract_fits(extent, shape[dim], room) || !subtract_fits(room, c.number(1), after))
+      fail_shapes(c, "negative padding", {}, 1);
+    fail_shapes(
+        c, concat_text("negative padding, ", c.number(1), " before and ", after, " after the elements of dim ", dim),
+        {}, 1);
+  }
   shape[dim] = extent;
   return shape;
 }
