@@ -92,6 +92,14 @@ TEST(AssembledPlan, ADimThatIsSplitHasAHalo) {
   EXPECT_EQ(steps(across), 1u);
 }
 
+TEST(AssembledPlan, EmptyTensorsHaveNoFragments) {
+  constexpr auto f = [](auto x) { return ts::pad<1>(x, 0, 1) * 2.f; };
+  const Planned made = planned<Matrix>(f, {tensor(mesh, {0, 256})});
+  EXPECT_EQ(assembled(made), 1);
+  EXPECT_TRUE(fragments(made).empty());
+  EXPECT_EQ(steps(made), 1u);
+}
+
 TEST(AssembledPlan, BrokenFragmentsAreRefused) {
   const Planned made = planned<Matrix>(difference, {tensor(mesh, {16, 256})});
   const auto refused = [&](auto&& change) {
