@@ -61,7 +61,7 @@ constexpr T elements_where(const Flags& flags, const T& yes, const T& no, Here a
   if constexpr (TensorOperand<T>) {
     constexpr int dim = checked_dim<D, T::rank>();
     const Value own = build::insert_singletons(here(flags.value), ((1u << T::rank) - 1) & ~(1u << dim), T::rank);
-    return T(as_sym(select(Sym<bool, T::rank>(own), yes, no, at)).value);
+    return T(as_sym(select(tensor_beside_t<local_in_t<T>, bool, T::rank>(own), yes, no, at)).value);
   } else if constexpr (is_array_v<T>) {
     T made = no;
     for (std::size_t i = 0; i < no.size(); ++i) made[i] = elements_where<D>(flags, yes[i], no[i], at);
@@ -78,7 +78,8 @@ constexpr T elements_where(const Flags& flags, const T& yes, const T& no, Here a
 template <int D, class F, class Elements>
 constexpr auto associative_scan(const F& f, const Elements& elements, const Value& direction, Here at) {
   const Value context = direction;
-  const auto x = as_carry(context, elements);
+  using Like = local_in_t<Elements>;
+  const auto x = as_carry<Like>(context, elements);
   using X = std::remove_const_t<decltype(x)>;
   constexpr bool is_tensors = is_tensors_v<X>;
   static_assert(is_tensors,
@@ -89,24 +90,26 @@ constexpr auto associative_scan(const F& f, const Elements& elements, const Valu
   } else {
     const Dim count = extent<D>(first_tensor(x), at);
     const Dim steps(log2_rounded_up(as_size(lower(context, count))));
-    const auto positions = counted_to<std::int32_t>(context, count);
-    const Sym<std::int32_t, 0> last(build::cast(lower(context, count - 1), DType::i32));
+    const tensor_beside_t<Like, std::int32_t, 1> positions(counted_to<std::int32_t>(context, count).value);
+    const tensor_beside_t<Like, std::int32_t, 0> last(build::cast(lower(context, count - 1), DType::i32));
     const auto step = [&](const auto&, const auto& carry) {
       const auto& [so_far, distance] = carry;
       const auto wanted = as_sym(call<SubTag>(Source::from(at), positions, distance));
       const auto other = minimum(maximum(wanted, 0, at), last, at);
       const auto has_other = tessera::equal(wanted, other, at);
-      const auto combined = as_carry(context, f(elements_at<D>(so_far, other, at), so_far));
-      constexpr bool is_alike = std::is_same_v<std::remove_const_t<decltype(combined)>, X>;
+      const auto combined = as_carry<Like>(context, f(elements_at<D>(so_far, other, at), so_far));
+      using SoFar = std::remove_cvref_t<decltype(so_far)>;
+      using Both = joined_t<SoFar, std::remove_const_t<decltype(combined)>>;
+      constexpr bool is_alike = join_v<SoFar, std::remove_const_t<decltype(combined)>>;
       static_assert(is_alike, "tessera: the function of ts::associative_scan returns tensors of the element types, "
                               "ranks and structure of its arguments; convert element types with ts::cast");
       if constexpr (is_alike)
-        return std::pair(elements_where<D>(has_other, combined, so_far, at),
+        return std::pair(elements_where<D>(has_other, widened<Both>(combined), widened<Both>(so_far), at),
                          call<AddTag>(Source::from(at), distance, distance));
       else
         return carry;
     };
-    return fori_loop(0, steps, step, std::pair(x, Sym<std::int32_t, 0>(direction)), at).first;
+    return fori_loop(0, steps, step, std::pair(x, tensor_beside_t<Like, std::int32_t, 0>(direction)), at).first;
   }
 }
 

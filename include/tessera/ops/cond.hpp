@@ -28,8 +28,8 @@ struct OnlyStep {
       const Graph& own = made.module->graph(graph);
       const Node type = build::stacked_type(own[own.outputs[static_cast<std::size_t>(next)]]);
       const Value all = build::project(made, next++, type);
-      leaf = Leaf(
-          build::drop_singletons(build::slice(all, 0, made.integer(0, DType::i64), made.integer(1, DType::i64)), 1u));
+      replace_leaf(leaf, build::drop_singletons(
+                             build::slice(all, 0, made.integer(0, DType::i64), made.integer(1, DType::i64)), 1u));
     }
   }
   constexpr void enter_stack(const auto&) {}
@@ -38,10 +38,10 @@ struct OnlyStep {
 };
 
 /// Runs a branch if `runs` is 1; its results are zeros if it is 0.
-template <class Branch> constexpr auto run_branch(const Value& runs, const Branch& branch) {
+template <class Like, class Branch> constexpr auto run_branch(const Value& runs, const Branch& branch) {
   BodyTrace body(*runs.module, {.scan = true});
   const Value inside{runs.module, runs.module->current, -1, runs.source};
-  auto result = as_carry(inside, branch());
+  auto result = as_carry<Like>(inside, branch());
   GiveLeaves give{body, false};
   for_each_leaf(std::as_const(result), give);
   const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
@@ -49,50 +49,90 @@ template <class Branch> constexpr auto run_branch(const Value& runs, const Branc
   for_each_leaf(result, only);
   return result;
 }
-/// Runs a branch if `runs` is 1; if it is 0, the results are those of another branch.
-template <class Branch, class Other>
-constexpr Other run_branch_or(const Value& runs, const Branch& branch, const Other& other) {
-  BodyTrace body(*runs.module, {.scan = true});
-  const Value inside{runs.module, runs.module->current, -1, runs.source};
-  Other carried = other;
-  BindLeaves bind{body, BindLeaves::Kind::carried};
-  for_each_leaf(carried, bind);
-  const Other result = as_carry(inside, branch());
-  GiveLeaves give{body, true};
-  for_each_leaf(result, give);
-  const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
-  Other last = other;
-  ProjectLeaves project{made, body};
-  for_each_leaf(last, project);
-  return last;
+/// f(carry) if `runs` is 1, else the carry.
+template <class Like, class Carry, class F> constexpr Carry run_if(const Value& runs, const F& f, const Carry& carry) {
+  Carry init = carry;
+  const auto step = [&](const Value& inside, const Carry& carried, BodyTrace&) {
+    return std::pair(widened<Carry>(as_carry<Like>(inside, f(carried))), std::tuple());
+  };
+  return trace_carry<Like>(runs, {.scan = true}, init, step, [&](BodyTrace& body, const Value&, const auto&) {
+    const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
+    Carry last = init;
+    ProjectLeaves project{made, body};
+    for_each_leaf(last, project);
+    return last;
+  });
+}
+
+/// The value of a condition or an index, which is the same on all devices.
+template <class X> constexpr Value lower_shared(const Value& context, const X& x) {
+  if constexpr (LocalOperand<X>)
+    return x.shared().at(context.source);
+  else
+    return lower(context, x);
+}
+/// On each device of a shard_map `yes` where the condition holds, else `no`.
+template <class Condition> struct SelectLeaves {
+  const Condition& condition;
+  const Growable<Value>& no;
+  std::size_t next = 0;
+  template <class Leaf> constexpr void leaf(Leaf& yes) {
+    if constexpr (TensorOperand<Leaf>) {
+      const auto own = as_local<Condition>(yes);
+      using Own = std::remove_const_t<decltype(own)>;
+      yes = Leaf(as_sym(call<SelectTag>(own.value.source, condition, own, Own(no[next++]))));
+    }
+  }
+  constexpr void enter_stack(const auto&) {
+    condition.value.refuse(errc::unsupported,
+                           "[cond] Stack: a condition that differs between the devices of a shard_map selects no "
+                           "Stacks; make it equal on all devices with ts::pmax or ts::psum");
+  }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+struct ListLeaves {
+  Growable<Value> values{};
+  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) values.push_back(here(turned(value_behind(leaf))));
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+template <class Result, LocalOperand Condition>
+constexpr Result selected(const Condition& condition, const Result& yes, const Result& no) {
+  ListLeaves list;
+  for_each_leaf(no, list);
+  Result made = yes;
+  SelectLeaves<Condition> select{condition, list.values};
+  for_each_leaf(made, select);
+  return made;
 }
 
 /// f(carry) where the condition holds, else the carry. It may hold Stacks.
 template <class Condition, class F, class Carry>
 constexpr Carry run_where(const Condition& condition, const F& f, const Carry& carry, Source source) {
+  using Like = local_in_t<Condition, Carry>;
   Value context = trace_in(carry);
   if (context.module == nullptr) context = trace_in(condition);  // a carry without tensors
   context = context.at(source);
-  const Value runs = build::cast(lower(context, condition), DType::i32);
-  BodyTrace body(*runs.module, {.scan = true});
-  const Value inside{runs.module, runs.module->current, -1, runs.source};
-  Carry carried = carry;
-  BindLeaves bind{body, BindLeaves::Kind::carried};
-  for_each_leaf(carried, bind);
-  const Carry result = as_carry(inside, f(std::as_const(carried)));
-  GiveLeaves give{body, true};
-  for_each_leaf(result, give);
-  const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
-  Carry last = carry;
-  ProjectLeaves project{made, body};
-  for_each_leaf(last, project);
-  return last;
+  if constexpr (LocalOperand<Condition>)
+    if (condition.differing() != 0) {  // the loop goes on until the condition holds on no device
+      const auto holds = call<CastTag<bool>>(source, condition);
+      const auto own = [&](const Carry& carried) {
+        const Value inside{context.module, context.module->current, -1, source};
+        return selected(holds, widened<Carry>(as_carry<Like>(inside, f(carried))), carried);
+      };
+      return run_if<Like>(condition.on_any_device().at(source), own, carry);
+    }
+  return run_if<Like>(build::cast(lower_shared(context, condition), DType::i32), f, carry);
 }
 
 /// A rank-0 tensor, a Scalar or a Dim.
 template <class X> constexpr bool is_number() {
   if constexpr (TensorOperand<X>)
-    return X::rank == 0 && !LocalOperand<X>;
+    return X::rank == 0;
   else
     return std::is_same_v<X, Scalar> || std::is_same_v<X, Dim>;
 }
@@ -101,19 +141,24 @@ template <class Result> inline constexpr bool is_branch_result_v = !holds_number
 
 /// A step of a ts::while_loop.
 template <class Pred, class Body, class Carry>
-constexpr Carry run_while(const Pred& pred, const Body& body, const Carry& carry, Source source) {
+constexpr auto run_while(const Pred& pred, const Body& body, const Carry& carry, Source source) {
+  using Like = local_in_t<Pred, Carry>;
   constexpr bool is_scalar = is_number<Pred>();
   static_assert(is_scalar, "tessera: the condition of ts::while_loop returns a rank-0 tensor, a Scalar or a Dim; of a "
                            "tensor with dims write whether ts::any<0>(x) or ts::all<0>(x) holds");
   using Result = returned_t<requires(const Carry& carried) { body(carried); }, Body, const Carry>;
   constexpr bool sound = !std::is_same_v<Result, NoResult>;  // else the compiler has reported an error in the body
-  constexpr bool same = sound && std::is_same_v<carry_t<Result>, Carry>;
+  using Returned = carry_t<Result, Like>;
+  constexpr bool same = sound && join_v<Carry, Returned>;
   if constexpr (sound && !same) {
-    using Difference = CarryDifference<Carry, carry_t<Result>>;
+    using Difference = CarryDifference<Carry, Returned>;
     check_carry<Difference::item, typename Difference::of_init, typename Difference::of_step>();
   }
-  if constexpr (is_scalar && same)
+  using Wider = varying_also_t<joined_t<Carry, Returned>, Pred>;
+  if constexpr (is_scalar && same && std::is_same_v<Wider, Carry>)
     return run_where(pred, body, carry, source);
+  else if constexpr (is_scalar && same)
+    return widened<Wider>(carry);  // the scan then calls this with a carry that varies along these axes
   else
     return carry;  // an error has been reported
 }
@@ -124,10 +169,13 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
   static_assert(is_scalar,
                 "tessera: the condition of ts::cond is a rank-0 tensor, a Scalar or a Dim; for a choice of each "
                 "element, ts::select");
-  using Result = carry_t<returned_t<requires { yes(); }, Yes>>;
-  using Other = carry_t<returned_t<requires { no(); }, No>>;
+  using YesResult = returned_t<requires { yes(); }, Yes>;
+  using NoResults = returned_t<requires { no(); }, No>;
+  using Like = local_in_t<Pred, YesResult, NoResults>;
+  using Result = carry_t<YesResult, Like>;
+  using Other = carry_t<NoResults, Like>;
   constexpr bool sound = !std::is_same_v<Result, NoResult> && !std::is_same_v<Other, NoResult>;
-  constexpr bool same = !sound || std::is_same_v<Result, Other>;
+  constexpr bool same = !sound || join_v<Result, Other>;
   static_assert(same,
                 "tessera: the branches of ts::cond return different types; they return tensors of the same element "
                 "types and ranks, in the same structure");
@@ -139,14 +187,21 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
   if constexpr (!sound) {
     return NoResult();  // the compiler has reported an error in a branch
   } else if constexpr (is_scalar && same && is_flat) {
-    Value context = trace_of(pred);
+    using Both = varying_also_t<joined_t<Result, Other>, Pred>;
+    Value context = turned(trace_of(pred));
     if (context.module == nullptr)
       fail(errc::unsupported, "[cond] outside of a trace: it is for values inside a traced function");
     context = context.at(source);
-    const Value holds = build::cast(lower(context, pred), DType::bool_);
+    if constexpr (LocalOperand<Pred>)
+      if (pred.differing() != 0) {
+        const Both made = widened<Both>(as_carry<Like>(context, yes()));
+        return selected(call<CastTag<bool>>(source, pred), made, widened<Both>(as_carry<Like>(context, no())));
+      }
+    const Value holds = build::cast(lower_shared(context, pred), DType::bool_);
     const Value runs = build::cast(holds, DType::i32);
-    const auto made = run_branch(runs, yes);
-    return run_branch_or(runs.integer(1, DType::i32) - runs, no, made);
+    const Both made = widened<Both>(run_branch<Like>(runs, yes));
+    return run_if<Like>(
+        runs.integer(1, DType::i32) - runs, [&](const auto&) { return no(); }, made);
   } else {
     return yes();
   }
@@ -162,7 +217,8 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
 ///                             [&](const auto& v) { return layers(v); }, x);
 ///
 /// In a ts::vmap where `pred` differs between examples, both branches run for all examples, which select, as in JAX; a
-/// branch that no example takes does not run.
+/// branch that no example takes does not run. In a ts::shard_map where it differs between devices, all devices run both
+/// branches and select: so collectives in them are safe.
 /// Gradient: that of the branch that ran. Communication: that of the branch that runs; a plan counts both branches.
 /// Errors: shape_mismatch for branches that return different shapes.
 template <class Pred, class Yes, class No>
@@ -186,7 +242,9 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, const First&
 template <class Index, class First, class... Branches, class... Operands>
 constexpr auto switch_case(const Index& index, const std::tuple<First, Branches...>& branches,
                            const Operands&... operands) {
-  using Result = detail::carry_t<std::remove_cvref_t<decltype(std::get<0>(branches)(operands...))>>;
+  using Like = detail::local_in_t<Index, std::remove_cvref_t<std::invoke_result_t<First, const Operands&...>>,
+                                  std::remove_cvref_t<std::invoke_result_t<Branches, const Operands&...>>...>;
+  using Result = detail::carry_t<std::remove_cvref_t<std::invoke_result_t<First, const Operands&...>>, Like>;
   constexpr bool is_index = [] {
     if constexpr (TensorOperand<Index>)
       return detail::is_number<Index>() && !is_floating_v<typename Index::element>;
@@ -195,8 +253,8 @@ constexpr auto switch_case(const Index& index, const std::tuple<First, Branches.
   }();
   static_assert(is_index, "tessera: the index of ts::switch_case is a rank-0 tensor of integers, a Scalar or a Dim");
   constexpr bool same =
-      (std::is_same_v<Result,
-                      detail::carry_t<std::remove_cvref_t<std::invoke_result_t<Branches, const Operands&...>>>> &&
+      (detail::join_v<Result,
+                      detail::carry_t<std::remove_cvref_t<std::invoke_result_t<Branches, const Operands&...>>, Like>> &&
        ...);
   static_assert(same,
                 "tessera: the branches of ts::switch_case return different types; they return tensors of the same "
@@ -205,20 +263,38 @@ constexpr auto switch_case(const Index& index, const std::tuple<First, Branches.
       detail::is_branch_result_v<Result>,
       "tessera: the branches of ts::switch_case return tensors, or a tuple, plain struct or ts::Stack of tensors, "
       "without Dims and Scalars, which a branch can't change");
+  using All = detail::varying_also_t<
+      detail::JoinedAll<
+          Result, detail::carry_t<std::remove_cvref_t<std::invoke_result_t<Branches, const Operands&...>>, Like>...>,
+      Index>;
   const Value context = detail::trace_in(index);
   if (context.module == nullptr)
     fail(errc::unsupported, "[switch_case] outside of a trace: it is for values inside a traced function");
-  const Value given = build::cast(lower(context, index), DType::i32);
   constexpr auto last = static_cast<int>(sizeof...(Branches));
-  const Value chosen = build::apply<ops::MinimumOp>(build::apply<ops::MaximumOp>(given, given.integer(0, DType::i32)),
-                                                    given.integer(last, DType::i32));
-  const auto runs = [&](int branch) {
-    return build::cast(build::equal(chosen, chosen.integer(branch, DType::i32)), DType::i32);
+  const auto is_chosen = [&](const Value& given, int branch) {
+    const Value chosen = build::apply<ops::MinimumOp>(build::apply<ops::MaximumOp>(given, given.integer(0, DType::i32)),
+                                                      given.integer(last, DType::i32));
+    return build::equal(chosen, chosen.integer(branch, DType::i32));
   };
-  auto made = detail::run_branch(runs(0), [&] { return std::get<0>(branches)(operands...); });
+  if constexpr (LocalOperand<Index>)
+    if (index.differing() != 0) {
+      const Value given = build::cast(lower(context, index), DType::i32);
+      All made = detail::widened<All>(detail::as_carry<Like>(context, std::get<0>(branches)(operands...)));
+      [&]<std::size_t... I>(std::index_sequence<I...>) {
+        ((made = detail::selected(
+              typename Index::template with<bool, 0, Index::varying>(is_chosen(given, static_cast<int>(I) + 1)),
+              detail::widened<All>(detail::as_carry<Like>(context, std::get<I + 1>(branches)(operands...))), made)),
+         ...);
+      }(std::index_sequence_for<Branches...>{});
+      return made;
+    }
+  const Value given = build::cast(detail::lower_shared(context, index), DType::i32);
+  const auto runs = [&](int branch) { return build::cast(is_chosen(given, branch), DType::i32); };
+  All made =
+      detail::widened<All>(detail::run_branch<Like>(runs(0), [&] { return std::get<0>(branches)(operands...); }));
   [&]<std::size_t... I>(std::index_sequence<I...>) {
-    ((made = detail::run_branch_or(
-          runs(static_cast<int>(I) + 1), [&] { return std::get<I + 1>(branches)(operands...); }, made)),
+    ((made = detail::run_if<Like>(
+          runs(static_cast<int>(I) + 1), [&](const auto&) { return std::get<I + 1>(branches)(operands...); }, made)),
      ...);
   }(std::index_sequence_for<Branches...>{});
   return made;
@@ -231,8 +307,9 @@ constexpr auto switch_case(const Index& index, const std::tuple<First, Branches.
 ///     const auto end = ts::while_loop([](const auto& s) { return ts::not_equal(std::get<0>(s), end_token); },
 ///                                     [&](const auto& s) { ... }, std::tuple(token, 0, caches), 100);
 ///
-/// Steps after the last one cost a test each. In a ts::vmap it runs until the condition holds for no example. Otherwise
-/// as in ts::scan and ts::cond.
+/// Steps after the last one cost a test each. In a ts::vmap it runs until the condition holds for no example, and in a
+/// ts::shard_map where it differs between devices until it holds on none of them, which is an all_reduce of 4 bytes in
+/// each step. Otherwise as in ts::scan and ts::cond.
 template <class Condition, class Body, class Init, SizeOperand Most>
 constexpr auto while_loop(const Condition& condition, const Body& body, const Init& init, const Most& most,
                           Here at = Here::current()) {

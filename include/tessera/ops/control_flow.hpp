@@ -13,6 +13,7 @@
 #include <tessera/graph/trace/require_trace.hpp>
 #include <tessera/graph/trace/stack.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
+#include <tessera/ops/shard_map/local_carry.hpp>
 #include <tessera/ops/vmap/example_struct.hpp>
 
 namespace tessera {
@@ -23,6 +24,15 @@ struct ScanOptions {
 };
 
 namespace detail {
+
+template <class X> constexpr Value sliced_value(const X& x) {
+  if constexpr (StoredOperand<X>)
+    if (has_device_dims(x))
+      turned(x.placeholder())
+          .refuse(errc::unsupported, "[scan] xs: a struct of a shard_map; give xs as a tuple of local values, "
+                                     "ts::local_of(field, x), where x is any local value");
+  return value_behind(x);
+}
 
 /// What the function of a scan gets of xs: a slice of each tensor without its leading dim, a layer of a Stack. A plain
 /// struct of tensors arrives as a struct of its fields' slices if it is a template of the rank or of the types of
@@ -39,7 +49,7 @@ template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
               ? T::rank - 1
               : 0 > (body.slice(build::move_dim(body.outside(x.value), std::popcount(T::varying), 0), Storage::block));
     else
-      return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(value_behind(x), Storage::block));
+      return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(sliced_value(x), Storage::block));
   } else if constexpr (NumberOperand<T>) {
     return x;
   } else if constexpr (is_stack_v<T>) {
@@ -114,13 +124,13 @@ template <class First, class Second> inline constexpr bool is_two_v<std::pair<Fi
 template <class First, class Second> inline constexpr bool is_two_v<std::tuple<First, Second>> = true;
 
 /// The carry that a step returns.
-template <class Result> struct ReturnedCarry {
+template <class Result, class Like = void> struct ReturnedCarry {
   using type = void;
 };
-template <class Result>
+template <class Result, class Like>
   requires(is_two_v<Result>)
-struct ReturnedCarry<Result> {
-  using type = carry_t<std::tuple_element_t<0, Result>>;
+struct ReturnedCarry<Result, Like> {
+  using type = carry_t<std::tuple_element_t<0, Result>, Like>;
 };
 
 /// Where a carry that a step returns differs in type from that of init: in an item of a tuple, or as a whole (-1).
@@ -168,41 +178,41 @@ struct StepCall {
   }
 };
 
-template <class F, class Carry, class Xs>
-constexpr auto run_scan(const F& f, const Carry& init, const Xs& xs, const Value& context, bool reverse) {
+template <class Like, class F, class Carry, class Xs>
+constexpr auto run_scan(const F& f, const Carry& first, const Xs& xs, const Value& context, bool reverse) {
   Value count = context;
   if constexpr (SizeOperand<Xs>) count = as_size(lower(context, Dim(xs)));
-  BodyTrace body(*context.module, {.reverse = reverse, .scan = true});
-  const Value inside{context.module, context.module->current, -1, context.source};
-  Carry carried = init;
-  BindLeaves bind{body, BindLeaves::Kind::carried};
-  for_each_leaf(carried, bind);
-  const auto result = call_step(f, carried, xs, body);
-  const Carry next = as_carry(inside, std::get<0>(result));
-  const auto y = as_carry(inside, std::get<1>(result));
-  GiveLeaves give{body, true};
-  for_each_leaf(next, give);
-  give.carried = false;
-  for_each_leaf(y, give);
-  const Value made = body.close(count, context.source);
-  Carry last = init;
-  ProjectLeaves project{made, body};
-  for_each_leaf(last, project);
-  int next_output = body.carried();
-  const auto take = [&](Storage storage) {
-    const Graph& own = made.module->graph(inside.graph);
-    const Node type = build::stacked_type(own[own.outputs[static_cast<std::size_t>(next_output)]]);
-    return build::project(made, next_output++, type, storage);
+  const auto step = [&](const Value& inside, const Carry& carried, BodyTrace& body) {
+    const auto result = call_step(f, carried, xs, body);
+    const Carry next = widened<Carry>(as_carry<Like>(inside, std::get<0>(result)));
+    const auto y = as_carry<Like>(inside, std::get<1>(result));
+    return std::pair(next, y);
   };
-  return std::tuple(last, StackResults<false, decltype(take)>(body, take)(y));
+  Carry init = first;
+  return trace_carry<Like>(context, {.reverse = reverse, .scan = true}, init, step,
+                           [&](BodyTrace& body, const Value& inside, const auto& y) {
+                             GiveLeaves give{body, false};
+                             for_each_leaf(y, give);
+                             const Value made = body.close(count, context.source);
+                             Carry last = init;
+                             ProjectLeaves project{made, body};
+                             for_each_leaf(last, project);
+                             int next_output = body.carried();
+                             const auto take = [&](Storage storage) {
+                               const Graph& own = made.module->graph(inside.graph);
+                               const Node type =
+                                   build::stacked_type(own[own.outputs[static_cast<std::size_t>(next_output)]]);
+                               return build::project(made, next_output++, type, storage);
+                             };
+                             return std::tuple(last, StackResults<false, decltype(take)>(body, take)(y));
+                           });
 }
 
 template <class F, class Init, class Xs>
 constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, Source source) {
-  constexpr bool is_outside = !holds_local_v<Init> && !holds_local_v<Xs>;
-  static_assert(is_outside, "tessera: a scan is called outside of a ts::shard_map; call shard_map in its function");
-  using Carry = carry_t<Init>;
-  using Steps = carry_t<Xs>;
+  using Like = local_in_t<Init, Xs>;
+  using Carry = carry_t<Init, Like>;
+  using Steps = carry_t<Xs, Like>;
   constexpr bool is_size = SizeOperand<Xs>;
   using Taken = std::conditional_t<is_size, Xs, Steps>;
   // Computed here so that compilers report an error in the function with few lines of context.
@@ -215,34 +225,37 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
       two,
       "tessera: the function of a scan must return the carry and y, as a std::tuple or a std::pair; "
       "without y, return std::tuple() in its place; after an error in the function itself, this only follows from it");
-  constexpr bool same = !sound || std::is_same_v<typename ReturnedCarry<Result>::type, Carry>;
-  using Difference = CarryDifference<Carry, typename ReturnedCarry<Result>::type>;
+  using Returned = typename ReturnedCarry<Result, Like>::type;
+  constexpr bool same = !sound || (two && join_v<Carry, Returned>);
+  using Difference = CarryDifference<Carry, Returned>;
   if constexpr (two && !same)
     check_carry<Difference::item, typename Difference::of_init, typename Difference::of_step>();
   static_assert(
       !holds_number_v<Init>,
       "tessera: a Dim or a Scalar in the carry of a scan would never change; capture it, or carry a tensor, of a "
       "key ts::key_data(key)");
-  if constexpr (is_outside && sound && same) {
-    Value context = trace_in(init);
-    if (context.module == nullptr) context = trace_in(xs);
+  const auto context_of = [&] {
+    const Value context = trace_in(init);
+    return (context.module == nullptr ? trace_in(xs) : context).at(source);
+  };
+  if constexpr (sound && same && !std::is_same_v<joined_t<Carry, Returned>, Carry>) {
+    return scan(f, widened<joined_t<Carry, Returned>>(as_carry<Like>(context_of(), init)), xs, reverse, source);
+  } else if constexpr (sound && same) {
+    const Value context = context_of();
     if (context.module == nullptr) fail_outside_of_trace("scan", "ts::scan", source);
-    context = context.at(source);
-    const Carry first = as_carry(context, init);
+    const Carry first = as_carry<Like>(context, init);
     if constexpr (is_size)
-      return run_scan(f, first, xs, context, reverse);
+      return run_scan<Like>(f, first, xs, context, reverse);
     else
-      return run_scan(f, first, as_carry(context, xs), context, reverse);
-  } else if constexpr (is_outside && sound && two && !holds_number_v<Init>) {
+      return run_scan<Like>(f, first, as_carry<Like>(context, xs), context, reverse);
+  } else if constexpr (sound && two && !holds_number_v<Init>) {
     // An error has been reported. The caller goes on with the carry that it gave, and with the right y.
     const auto keep = [&](const auto& carry, const auto&... x) {
       return std::tuple(carry, std::get<1>(f(carry, x...)));
     };
     return scan(keep, init, xs, reverse, source);
-  } else if constexpr (is_outside &&
-                       !holds_number_v<Init>) {  // an error has been reported: what a caller may go on with
-    const Value context = trace_in(init);
-    return std::tuple(as_carry(context.module == nullptr ? trace_in(xs) : context, init), NoResult());
+  } else if constexpr (!holds_number_v<Init>) {  // an error has been reported: what a caller may go on with
+    return std::tuple(as_carry<Like>(context_of(), init), NoResult());
   } else {
     return std::tuple(init, NoResult());
   }
@@ -297,7 +310,7 @@ constexpr auto for_indices(const From& from, const To& to, const Init& init, Sou
   const Value first = as_size(lower(context, Dim(from))), count = as_size(lower(context, Dim(to))) - first;
   const Value steps = count.make(
       {.op = Op::arange, .dtype = DType::i32, .rank = 1, .labels = pack_maker(MadeBy::fori_loop)}, {count.id});
-  return loop(Sym<std::int32_t, 1>(steps + build::cast(first, DType::i32)));
+  return loop(tensor_beside_t<local_in_t<Init>, std::int32_t, 1>(steps + build::cast(first, DType::i32)));
 }
 
 }  // namespace detail

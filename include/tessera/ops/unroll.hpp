@@ -179,6 +179,9 @@ constexpr auto run_group(const Carry& init, const Call& call, Module& module, bo
 
 template <int Steps, class F, class Init, class Xs>
 constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool reverse, Source source) {
+  constexpr bool is_outside = std::is_void_v<local_in_t<Init, Xs>>;
+  static_assert(is_outside,
+                "tessera: a loop on local values of a ts::shard_map can't be unrolled; leave ts::unroll out");
   Value context = trace_in(init);
   if (context.module == nullptr) context = trace_in(xs);
   if (context.module == nullptr) fail_outside_of_trace("scan", "ts::scan", source);

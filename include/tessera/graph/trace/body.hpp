@@ -40,11 +40,16 @@ struct FindValue {
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
 };
+/// A value whose graph index is stored inverted, as that of a tensor in a struct in a ts::shard_map, has its own here.
+constexpr Value turned(Value value) {
+  if (value.graph < 0) value.graph = ~value.graph;
+  return value;
+}
 /// The first value of a trace in a structure; a null value where there is none.
 template <class T> constexpr Value trace_in(const T& x) {
   Value found{};
   if constexpr (Operand<T>) {
-    found = trace_of(x);
+    found = here(turned(trace_of(x)));
   } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
     const auto look = [&](const auto& item) {
       if (found.module == nullptr) found = trace_in(item);
@@ -56,7 +61,7 @@ template <class T> constexpr Value trace_in(const T& x) {
   } else {
     FindValue find;
     for_each_leaf(x, find);
-    found = find.found;
+    found = here(turned(find.found));
   }
   return found;
 }
@@ -68,6 +73,36 @@ template <template <class...> class Tuple, class... Ts>
 inline constexpr bool holds_local_v<Tuple<Ts...>> = (holds_local_v<Ts> || ...);
 template <class T, std::size_t Size> inline constexpr bool holds_local_v<std::array<T, Size>> = holds_local_v<T>;
 
+/// The first type in a list that is not void; void if there is none.
+template <class... Ts> struct FirstOf {
+  using type = void;
+};
+template <class T, class... Rest> struct FirstOf<T, Rest...> {
+  using type = typename std::conditional_t<std::is_void_v<T>, FirstOf<Rest...>, std::type_identity<T>>::type;
+};
+/// The first local value of a shard_map in a structure; void if it holds none.
+template <class T> struct LocalIn {
+  using type = void;
+};
+template <LocalOperand T> struct LocalIn<T> {
+  using type = T;
+};
+template <template <class...> class Tuple, class... Ts>
+  requires(is_tuple_v<Tuple<Ts...>>)
+struct LocalIn<Tuple<Ts...>> : FirstOf<typename LocalIn<Ts>::type...> {};
+template <class T, std::size_t Size> struct LocalIn<std::array<T, Size>> : LocalIn<T> {};
+template <class... Ts> using local_in_t = typename FirstOf<typename LocalIn<Ts>::type...>::type;
+
+/// A tensor that is made where structures hold values like `Like`: beside local values of a shard_map it is one of
+/// these, the same on all devices; `Like` is void without them.
+template <class Like, class T, int Rank> struct TensorBeside {
+  using type = typename Like::template with<T, Rank, 0>;
+};
+template <class T, int Rank> struct TensorBeside<void, T, Rank> {
+  using type = Sym<T, Rank>;
+};
+template <class Like, class T, int Rank> using tensor_beside_t = typename TensorBeside<Like, T, Rank>::type;
+
 /// Whether an item of a structure is a Dim or a Scalar; those in a plain struct are part of a model.
 template <class T> inline constexpr bool holds_number_v = std::is_same_v<T, Dim> || std::is_same_v<T, Scalar>;
 template <template <class...> class Tuple, class... Ts>
@@ -76,22 +111,23 @@ inline constexpr bool holds_number_v<Tuple<Ts...>> = (holds_number_v<Ts> || ...)
 template <class T, std::size_t Size> inline constexpr bool holds_number_v<std::array<T, Size>> = holds_number_v<T>;
 
 /// A structure with its expressions recorded and its numbers as rank-0 tensors: what a step of a repeat hands to the
-/// next one. A floating number becomes an f32, an integer an i32, as in JAX.
-template <class T> constexpr auto as_carry(const Value& context, const T& x) {
+/// next one. A floating number becomes an f32, an integer an i32, as in JAX. `Like`: see TensorBeside.
+template <class Like = void, class T> constexpr auto as_carry(const Value& context, const T& x) {
   if constexpr (TensorOperand<T>)
     return as_sym(x);
   else if constexpr (std::is_same_v<T, bool>)
-    return Sym<bool, 0>(context.integer(x ? 1 : 0, DType::bool_));
+    return tensor_beside_t<Like, bool, 0>(context.integer(x ? 1 : 0, DType::bool_));
   else if constexpr (std::is_integral_v<T>)
-    return Sym<std::int32_t, 0>(context.integer(static_cast<std::int64_t>(x), DType::i32));
+    return tensor_beside_t<Like, std::int32_t, 0>(context.integer(static_cast<std::int64_t>(x), DType::i32));
   else if constexpr (std::is_floating_point_v<T>)
-    return Sym<float, 0>(context.number(static_cast<double>(x), DType::f32));
+    return tensor_beside_t<Like, float, 0>(context.number(static_cast<double>(x), DType::f32));
   else if constexpr (is_tuple_v<T> || is_array_v<T>)
-    return map_items(x, [&](const auto& item) { return as_carry(context, item); });
+    return map_items(x, [&](const auto& item) { return as_carry<Like>(context, item); });
   else
     return x;
 }
-template <class T> using carry_t = decltype(as_carry(std::declval<const Value&>(), std::declval<const T&>()));
+template <class T, class Like = void>
+using carry_t = decltype(as_carry<Like>(std::declval<const Value&>(), std::declval<const T&>()));
 
 /// The value for which a placeholder stands, in whichever graph it is.
 template <class Leaf> constexpr const Value& value_behind(const Leaf& leaf) {
@@ -99,6 +135,16 @@ template <class Leaf> constexpr const Value& value_behind(const Leaf& leaf) {
     return leaf.value;
   else
     return leaf.placeholder();
+}
+
+/// Replaces a tensor of a structure; see `turned`.
+template <class Leaf> constexpr void replace_leaf(Leaf& leaf, Value made) {
+  if (value_behind(leaf).graph < 0) made.graph = ~made.graph;
+  leaf = Leaf(made);
+}
+/// Whether a tensor is a local value of a shard_map, or a tensor of a struct in one: its value has further dims.
+template <class Leaf> constexpr bool has_device_dims(const Leaf& leaf) {
+  return LocalOperand<Leaf> || value_behind(leaf).graph < 0;
 }
 
 /// Which dim of a carry a message is about: "dim 0 of tensor 1 of the carry", both counted from 0.
@@ -244,8 +290,9 @@ struct BindLeaves {
 
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (TensorOperand<Leaf>) {
-      const Value& outer = value_behind(leaf);
-      if (outer.rank() != Leaf::rank + (in_stack || kind == Kind::layer ? 1 : 0))
+      const Value outer = turned(value_behind(leaf));
+      const bool is_local = has_device_dims(leaf);
+      if (!is_local && outer.rank() != Leaf::rank + (in_stack || kind == Kind::layer ? 1 : 0))
         outer.refuse(errc::structure,
                      body.of_scan()
                          ? "[scan] operands: the carry is a field of all layers of a Stack, or a field of the Stack "
@@ -253,11 +300,11 @@ struct BindLeaves {
                          : "[stack] operands: an extra argument of a Stack is a field of all layers, or a field of "
                            "the Stack was replaced by a tensor without a dim of layers");
       if (kind == Kind::carried)
-        leaf = Leaf(body.carry(outer, in_stack ? Storage::layers : Storage::block));
+        replace_leaf(leaf, body.carry(outer, in_stack && !is_local ? Storage::layers : Storage::block));
       else if (kind == Kind::layer)
-        leaf = Leaf(body.slice(outer, Storage::layer));
+        replace_leaf(leaf, body.slice(outer, is_local ? Storage::block : Storage::layer));
       else
-        leaf = Leaf(here(outer));
+        replace_leaf(leaf, here(outer));
     } else if (leaf.traced()) {
       leaf = Leaf(here(leaf.placeholder()));
     }
@@ -274,9 +321,9 @@ struct GiveLeaves {
   template <class Leaf> constexpr void leaf(const Leaf& leaf) {
     if constexpr (TensorOperand<Leaf>) {
       if (carried)
-        body.give_carry(trace_of(leaf));
+        body.give_carry(here(turned(trace_of(leaf))));
       else
-        body.give(trace_of(leaf));
+        body.give(here(turned(trace_of(leaf))));
     }
   }
   constexpr void enter_stack(const auto&) {}
@@ -292,7 +339,7 @@ struct ProjectLeaves {
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (TensorOperand<Leaf>) {
       const Node& type = body.carried_type(next);
-      leaf = Leaf(build::project(made, next++, type, storage_of(type)));
+      replace_leaf(leaf, build::project(made, next++, type, storage_of(type)));
     }
   }
   constexpr void enter_stack(const auto&) {}

@@ -103,22 +103,30 @@ constexpr X run_stack(Here at, const Stack<Block>& stack, const X& x, const Extr
   return last;
 }
 
+/// A call of a Stack in the function of a shard_map: a scan over its layers, which may widen what is passed from layer
+/// to layer (see ops/shard_map/local_carry.hpp).
+template <class Block, class X, class... Extra>
+constexpr auto run_local_stack(Here at, const Stack<Block>& stack, const X& x, const Extra&... extra) {
+  const LayerCall call(at, x);
+  const auto step = [&](const auto& carried, const auto& layer) {
+    return std::tuple(layer(carried, extra...), std::tuple());
+  };
+  return std::get<0>(scan(step, x, stack, false, Source::from(at)));
+}
+
 }  // namespace detail
 
 template <class Block>
 template <class X, class... Extra>
 constexpr auto Stack<Block>::called(Here at, const X& x, const Extra&... extra) const {
-  constexpr bool is_outside = !detail::holds_local_v<X>;
+  constexpr bool is_local = detail::holds_local_v<X>;
   constexpr bool is_flat = !detail::BlockLeaves::of<Block>().stack && !(detail::BlockLeaves::of<Extra>().stack || ...);
-  static_assert(
-      is_outside,
-      "tessera: a Stack can't be called inside a ts::shard_map; call ts::shard_map inside the block of the Stack");
   static_assert(
       is_flat, "tessera: the layers of a ts::Stack can't contain a ts::Stack or take a ts::Stack as an argument; use a "
                "std::array of blocks inside of a layer");
   // Computed here so that compilers report an error in a layer with few lines of context.
   using Carried = detail::carry_t<X>;
-  using Layer = const detail::Callable<is_outside && is_flat, Block, 1 + sizeof...(Extra)>;
+  using Layer = const detail::Callable<is_flat, Block, 1 + sizeof...(Extra)>;
   constexpr bool sound = requires { std::declval<Layer&>()(std::declval<const Carried&>(), detail::settle(extra)...); };
   using Returned = typename detail::ReturnedBy<sound, Layer&, const Carried, decltype(detail::settle(extra))...>::type;
   constexpr bool is_taken = !std::is_same_v<Returned, detail::NoCall>;
@@ -135,7 +143,7 @@ constexpr auto Stack<Block>::called(Here at, const X& x, const Extra&... extra) 
     constexpr bool is_one = !TensorOperand<Carried> || TensorOperand<Result>;
     static_assert(is_one,
                   "tessera: a layer of a Stack must return a single tensor, the first argument of the next layer");
-    constexpr bool same = std::is_same_v<Result, Carried>;
+    constexpr bool same = is_local || std::is_same_v<Result, Carried>;
     static_assert(
         same || TensorOperand<Carried>,
         "tessera: the result of a layer of a Stack must have the structure of the layer's first argument, with "
@@ -152,7 +160,9 @@ constexpr auto Stack<Block>::called(Here at, const X& x, const Extra&... extra) 
                     "constant, use ts::full_like");
     }
     detail::require_trace("stack", "a Stack", Source::from(at), *this, x, extra...);
-    if constexpr (same && is_model)
+    if constexpr (is_local && is_model)
+      return detail::run_local_stack(at, *this, x, detail::settle(extra)...);
+    else if constexpr (same && is_model)
       return detail::run_stack(at, *this, detail::as_carry(detail::trace_in(x), x), detail::settle(extra)...);
     else if constexpr (is_model)
       return detail::as_carry(detail::trace_in(x), x);

@@ -9,6 +9,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
+#include <tessera/graph/trace/body.hpp>
 #include <tessera/graph/trace/trace.hpp>
 
 TESSERA_PLANNING_BEGIN
@@ -25,17 +26,6 @@ constexpr Value as_variable(const Value& value) {
                                                  .singletons = node.singletons,
                                                  .value = static_cast<double>(++value.module->variables)}),
                     {value.id});
-}
-
-/// A value whose graph index is stored inverted, as that of a tensor in a struct in a ts::shard_map, has its own here.
-constexpr Value turned(Value value) {
-  if (value.graph < 0) value.graph = ~value.graph;
-  return value;
-}
-/// Replaces a tensor of a structure; see `turned`.
-template <class Leaf> constexpr void replace_leaf(Leaf& leaf, Value made) {
-  if (value_behind(leaf).graph < 0) made.graph = ~made.graph;
-  leaf = Leaf(made);
 }
 
 /// Visits the floating tensors of structures, with their values in the graph in which they were made. 8-bit floats,

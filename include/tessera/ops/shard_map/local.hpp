@@ -23,6 +23,8 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
   static constexpr int rank = Rank;
   static constexpr unsigned varying = Varying;
   template <int Other> using with_rank = Local<T, Other, Region, Varying>;
+  template <class U, int Other, unsigned Along> using with = Local<U, Other, Region, Along>;
+  template <unsigned Along> using varying_along = Local<T, Rank, Region, Along>;
   Value value{};
 
   constexpr Local() = default;
@@ -33,6 +35,24 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
   /// do not say along which axes that is, but extents do.
   constexpr Value of_all_devices() const {
     return Region::structs ? value : detail::extended(Region::text, {value, Varying, Rank}, Varying);
+  }
+  /// The axes along which the values of devices differ, and those along which the type says that they may.
+  constexpr unsigned differing() const { return detail::extending({value, Varying, Rank}); }
+  constexpr unsigned declared() const { return Region::structs ? differing() : Varying; }
+  /// The value with a dim for each axis in `all`, of extent 1 where it has none.
+  constexpr Value with_dims_for(unsigned all) const { return detail::aligned({here(value), Varying, Rank}, all, Rank); }
+  /// The value with a dim for each axis along which it varies, of full extent for those in `axes`.
+  constexpr Local spread(unsigned axes) const {
+    const Value made = detail::extended(Region::text, {here(value), Varying, Rank}, Varying, axes);
+    const int missing = Rank + detail::bit_count(Varying) - made.rank();
+    return Local(build::insert_singletons(made, (1u << missing) - 1, made.rank() + missing));
+  }
+  /// The value without dims of devices: it is the same on all of them.
+  constexpr Value shared() const { return detail::narrowed({here(value), Varying, Rank}, 0).value; }
+  /// 1 where a condition holds on any device.
+  constexpr Value on_any_device() const {
+    const Value each = build::cast(build::cast(here(value), DType::bool_), DType::i32);
+    return detail::pinned(Region::text, build::reduce(Op::max, each, (1u << each.rank()) - 1, false), 0);
   }
 };
 

@@ -81,17 +81,21 @@ constexpr Value leave_shard_map(const ShardMapText& text, const LocalSpec& spec,
   return placed(text, left.value, with_leads(text, left, spec));
 }
 
-/// A struct of tensors: the function of the shard_map gets it as a struct.
+/// A struct of tensors, or a Stack: the function of the shard_map gets it as such.
 template <class X>
 inline constexpr bool is_tensor_struct_v =
-    !Operand<X> && !is_tuple_v<X> && !is_stack_v<X> && std::is_class_v<X> && std::is_aggregate_v<X>;
+    is_stack_v<X> || (!Operand<X> && !is_tuple_v<X> && std::is_class_v<X> && std::is_aggregate_v<X>);
 template <class X> inline constexpr bool takes_spec_v = TensorOperand<X> || is_tensor_struct_v<X>;
 
-/// Counts the tensors of a struct.
+/// Counts the tensors of a struct; of a Stack, those of a layer.
 struct CountTensors {
   int count = 0;
   template <class Leaf> constexpr void leaf(Leaf&) { count += StoredOperand<std::remove_const_t<Leaf>> ? 1 : 0; }
-  constexpr void enter_stack(const auto&) {}
+  template <class Block> constexpr void enter_stack(const Stack<Block>& stack) {
+    if (stack.size() > 0) return;  // its layer follows
+    Block layer{};
+    for_each_leaf(layer, *this);
+  }
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
 };
@@ -106,17 +110,29 @@ struct LocalLeaves {
   SpecItem item;
   Source source;
   int next = 0;
+  bool in_stack = false;
   constexpr const LocalSpec& take(const LocalSpec* specs, int rank) {
     const LocalSpec& spec = specs[item.of_leaf(next++)];
     if (spec.rank > rank)
       fail(errc::spec_rank, "[shard_map] spec of a struct: more entries than a tensor of the struct has dims");
     return spec;
   }
-  constexpr void enter_stack(const auto&) {
-    fail(errc::unsupported, "[shard_map] a Stack as an argument: call shard_map inside the block of the Stack");
-  }
+  constexpr void enter_stack(const auto&) { in_stack = true; }
   constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
+  constexpr void leave_stack() { in_stack = false; }
+
+ protected:
+  /// f of a tensor; in a Stack, of each layer.
+  template <class F>
+  constexpr Value apply(const Value& x, const F& f, Storage slices = Storage::block,
+                        Storage results = Storage::block) const {
+    if (!in_stack) return f(x);
+    BodyTrace body(*x.module, {.scan = true});
+    const Value made = f(body.slice(x, slices).at(source));
+    body.give(made);
+    const Node type = build::stacked_type(made.node());
+    return build::project(body.close(x, source), 0, type, results);
+  }
 };
 struct EnterLeaves : LocalLeaves {
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
@@ -125,8 +141,13 @@ struct EnterLeaves : LocalLeaves {
         fail(errc::unsupported,
              "[shard_map] a struct of stored tensors: call shard_map inside a function of ts::compile");
       const LocalSpec& spec = take(text.in, Leaf::rank);
-      const Value entered = enter_shard_map(text, spec, {leaf.placeholder().at(source), 0, Leaf::rank});
-      leaf = Leaf(kept_in_struct(text, {entered, spec.mask, Leaf::rank}));
+      const auto enter = [&](const Value& x) {
+        const LocalValue entered{enter_shard_map(text, spec, {x, 0, Leaf::rank}), spec.mask, Leaf::rank};
+        return aligned(entered, (1u << text.axis_count) - 1, Leaf::rank);
+      };
+      Value made = apply(here(leaf.placeholder()).at(source), enter, Storage::layer);
+      made.graph = ~made.graph;
+      leaf = Leaf(made);
     }
   }
 };
@@ -134,7 +155,11 @@ struct LeaveLeaves : LocalLeaves {
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (StoredOperand<Leaf>) {
       const LocalSpec& spec = take(text.out, Leaf::rank);
-      leaf = Leaf(leave_shard_map(text, spec, taken_from_struct(text, leaf.placeholder(), Leaf::rank, source)));
+      const auto leave = [&](const Value& x) {
+        return leave_shard_map(text, spec, {x, (1u << text.axis_count) - 1, Leaf::rank});
+      };
+      const LocalValue local = taken_from_struct(text, leaf.placeholder(), Leaf::rank, source);
+      leaf = Leaf(apply(local.value, leave, Storage::block, Storage::layers));
     }
   }
 };
