@@ -96,9 +96,19 @@ struct CustomGradientOp {
                                                                     gradients, [&](int id) { return r.again(id).id; });
     for (int i = 0; i < count; ++i) r.add(behind + i, r.y().with(made[static_cast<std::size_t>(i)]));
   };
-  /// The cotangents are those of the results, so they differ between examples if the results do.
+  /// The cotangents are those of the results, so they differ between examples if the results do. A gradient is summed
+  /// over dims that it has in front of those of its operand, since a dim of examples comes before these.
   static constexpr BatchRule batch = [](const Batch& b) {
-    return b.make(b.batched(), batched_operands(b, (2u << CustomGradient::of(b.node()).results) - 1));
+    const auto [count, results] = CustomGradient::of(b.node());
+    Growable<std::int32_t> operands = batched_operands(b, (2u << results) - 1);
+    for (int own = 1 + results; own <= results + count; ++own) {
+      const int gradient = own + count, more = b.one(gradient).rank - b.one(own).rank;
+      if (more <= 0 || !b.differs(own)) continue;
+      const Value full = b.full(gradient);
+      operands[static_cast<std::size_t>(gradient)] =
+          build::cast(build::sum_of(full, ((1u << more) - 1) << 1), full.dtype()).id;
+    }
+    return b.make(b.batched(), operands);
   };
   static constexpr SimplifyRule simplify = first_operand;
   static constexpr CheckRule check = check_like_operand;

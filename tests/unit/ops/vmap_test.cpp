@@ -138,6 +138,13 @@ TEST(Vmap, Convolutions) {
                                   ts::in_axes<0, 0>, {image, own});
 }
 
+// Its gradient is given, of the shape of an image for the gain, which has one dim.
+TEST(Vmap, GroupNormWithGainsOfEachExample) {
+  expect_same<Float<4>, Float<2>>("group_norm",
+                                  [](const auto& x, const auto& w) { return ts::group_norm(x, w, ts::cos(w), 2); },
+                                  ts::in_axes<0, 0>, {random_array({3, 2, 5, 4}, 25), random_array({3, 4}, 26)});
+}
+
 TEST(Vmap, Indices) {
   expect_same<Float<2>, Indices>(
       "rows of a shared table",
