@@ -106,7 +106,7 @@ template <bool Nested, class Take> class StackResults {
   }
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (TensorOperand<Leaf>)
-      leaf = Leaf(take_(Storage::layers));
+      replace_leaf(leaf, take_(has_device_dims(leaf) ? Storage::block : Storage::layers));
     else if (leaf.traced())
       leaf = Leaf(body_.number_outside(leaf.placeholder()));
   }

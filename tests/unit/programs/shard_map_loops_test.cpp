@@ -260,15 +260,17 @@ TEST(ShardMapLoops, Stack) {
   }
 }
 
-// A scan over a Stack that returns a value of each layer.
+// A scan over a Stack that returns a value of each layer, and a struct, which becomes a Stack.
 constexpr auto scanned = [](auto x, auto blocks) {
-  return ts::shard_map<"{d}, [{-,m}, {m}, {}] -> {d}, {-,d}">([](const auto& in, const auto& own) {
-    return ts::scan(
-        [](const auto& carry, const auto& block) {
-          const auto y = block(carry);
-          return std::tuple(y, ts::sum<1>(y));
-        },
-        in, own);
+  return ts::shard_map<"{d}, [{-,m}, {m}, {}] -> {d}, {-,d}, [{-,m}, {m}, {}]">([](const auto& in, const auto& own) {
+    const auto step = [](const auto& carry, const auto& block) {
+      const auto y = block(carry);
+      Block changed = block;
+      changed.up = 2.0 * ts::local_of(block.up, carry);
+      return std::tuple(y, std::tuple(ts::sum<1>(y), changed));
+    };
+    const auto [last, ys] = ts::scan(step, in, own);
+    return std::tuple(last, std::get<0>(ys), std::get<1>(ys));
   })(x, blocks);
 };
 TEST(ShardMapLoops, ScanOverAStack) {
@@ -283,8 +285,11 @@ TEST(ShardMapLoops, ScanOverAStack) {
   });
   const ts::Mesh mesh({{"d", 2}, {"m", 2}});
   const auto x = ts::shard(some_values(12, 1), {4, 3}, mesh, {"d"});
-  const auto [last, sums] = mine(x, some_blocks(mesh));
+  const auto [last, sums, doubled] = mine(x, some_blocks(mesh));
   const auto [right, all] = theirs(x, some_blocks(mesh));
+  Blocks twice = some_blocks(mesh);
+  for (Block& block : twice.layers()) block.up = 2.0 * block.up;
+  expect_equal(doubled, twice, "a Stack of results");
   expect_near(ts::to_host(last), ts::to_host(right), "last");
   expect_near(ts::to_host(sums), ts::to_host(all), "of each layer");
 }

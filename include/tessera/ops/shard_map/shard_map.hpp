@@ -460,7 +460,8 @@ template <FixedString Text, class F> class ShardMapped {
 ///     })(x, w);
 ///
 /// The text has a spec in braces for each argument, `->`, and a spec for each result (those of a tuple in order). The
-/// spec of a struct is for all its tensors; `[{..}, {..}]` has one for each tensor, in the order of their declaration.
+/// spec of a struct is for all its tensors, of a Stack for those of each layer; `[{..}, {..}]` has one for each tensor,
+/// in the order of their declaration.
 /// Axes in the text are manual: the only communication along them is by the collectives inside. Manual axes that no
 /// spec names follow after a `;`. All other axes of the mesh stay automatic: the planner propagates shardings over them
 /// and reduces as it does outside.
