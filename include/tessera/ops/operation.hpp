@@ -36,8 +36,8 @@ enum class LeadingDims : std::uint8_t {
   extended,  ///< all operands need all leading dims in their full extents
   labels,    ///< leading dims become labels of the contraction, see its `labels`
   like,      ///< the first operand is broadcast to the leading dims of the second
-  table,     ///< the first operand must not have leading dims
-  batch,     ///< leading dims are merged into the first dim
+  batch,     ///< leading dims are merged into the first dim of the operands and of the result; see `batched`
+  mapped,    ///< it is made for one device, and then for all devices as in vmap
 };
 template <class Function>
 inline constexpr LeadingDims leading_dims_v = [] {

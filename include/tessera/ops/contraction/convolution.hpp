@@ -91,6 +91,9 @@ constexpr EinsumLabels labels_of(std::initializer_list<int> a, std::initializer_
 inline constexpr std::int64_t padding_of_same = -(std::int64_t{1} << 40);
 
 template <int N> struct ConvTag {
+  static constexpr const char* name = N == 1 ? "conv1d" : N == 2 ? "conv2d" : "conv3d";
+  static constexpr auto leading_dims = ops::LeadingDims::batch;
+  static constexpr int batched = 1;
   template <class X, class W, class... Options> struct result : X {
     using Checks = decltype([] {
       static_assert(
@@ -128,7 +131,8 @@ template <int N> struct ConvTag {
   static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding, const Value* dilation,
                                   const Value* padding_after, Value groups) {
     if (x.rank() != N + 2 || w.rank() != N + 2)
-      fail(errc::unsupported, "[conv] leading dims: call conv inside the block of a Stack, and not inside a shard_map");
+      fail(errc::unsupported, "[conv] field of all layers of a Stack: call conv inside the block of the Stack",
+           x.source);
     const DType type = x.dtype();
     build::PatchDim dims[N];
     for (int d = 0; d < N; ++d)
@@ -183,6 +187,9 @@ template <int N, class X, class W> constexpr auto conv(const X& x, const W& w, c
 }
 
 template <int N> struct ConvTransposeTag {
+  static constexpr const char* name = N == 1 ? "conv_transpose1d" : N == 2 ? "conv_transpose2d" : "conv_transpose3d";
+  static constexpr auto leading_dims = ops::LeadingDims::batch;
+  static constexpr int batched = 1;
   template <class X, class W, class... Options> struct result : X {
     using Checks = decltype([] {
       static_assert(X::rank == N + 2 && W::rank == N + 2,
@@ -203,9 +210,9 @@ template <int N> struct ConvTransposeTag {
   static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding,
                                   const Value* output_padding, const Value* dilation, Value groups) {
     if (x.rank() != N + 2 || w.rank() != N + 2)
-      fail(
-          errc::unsupported,
-          "[conv_transpose] leading dims: call conv_transpose inside the block of a Stack, and not inside a shard_map");
+      fail(errc::unsupported,
+           "[conv_transpose] field of all layers of a Stack: call conv_transpose inside the block of the Stack",
+           x.source);
     build::same_extents(x, N + 1, w, N, 1, build::ExtentsOf::transposed);
     const DType type = x.dtype();
     build::FoldDim dims[N];

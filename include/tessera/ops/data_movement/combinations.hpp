@@ -24,6 +24,7 @@ template <int Count> constexpr Value grid_index(Value x, int k) {
 }
 
 struct CartesianTag {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class... Rest> struct result : Typed<typename X::type, 2> {
     using Checks = decltype([] {
       static_assert(X::rank == 1 && ((Rest::rank == 1) && ...), "tessera: cartesian_prod takes vectors");
@@ -35,7 +36,7 @@ struct CartesianTag {
     constexpr int count = sizeof...(vectors);
     const Value all[] = {vectors.at(context.source)...};
     if (((vectors.rank() != 1) || ...))
-      context.refuse(errc::unsupported, "[cartesian_prod] leading dims: use it outside of a shard_map");
+      context.refuse(errc::unsupported, "[cartesian_prod] field of all layers of a Stack: use it inside the block");
     Value grid = grid_index<count>(all[0], 0);
     for (int k = 1; k < count; ++k) grid = grid + grid_index<count>(all[k], k);
     return [&]<int... K>(std::integer_sequence<int, K...>) {
@@ -50,6 +51,7 @@ struct CartesianTag {
 };
 
 template <int Count, bool Repeated> struct CombinationsTag {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X> struct result : Typed<typename X::type, 2> {
     using Checks = decltype([] {
       static_assert(X::rank == 1, "tessera: combinations takes a vector");
@@ -58,7 +60,8 @@ template <int Count, bool Repeated> struct CombinationsTag {
   };
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
-    if (x.rank() != 1) context.refuse(errc::unsupported, "[combinations] leading dims: use it outside of a shard_map");
+    if (x.rank() != 1)
+      context.refuse(errc::unsupported, "[combinations] field of all layers of a Stack: use it inside the block");
     const Value n = build::extent(x, 0), one = x.number(1, DType::i64);
     Value taken{}, size = one;
     for (int k = 0; k < Count; ++k) {

@@ -50,6 +50,7 @@ template <int Rank, int Dims> struct ReshapeTag {
 };
 
 template <int Rank, int Dims> struct BroadcastToTag {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   static_assert(Rank <= Dims, "tessera: a tensor can't be broadcast to fewer dims");
   static_assert(Dims <= max_rank, "tessera: a tensor has at most 8 dims");
   template <class X, class... Sizes> using result = Typed<typename X::type, Dims>;
@@ -57,7 +58,7 @@ template <int Rank, int Dims> struct BroadcastToTag {
     x = x.at(context.source);
     if (x.rank() != Rank)
       context.refuse(errc::unsupported,
-                     "[broadcast_to] leading dims: use it outside of a shard_map, and inside the block of a Stack");
+                     "[broadcast_to] field of all layers of a Stack: use it inside the block of the Stack");
     const Value operand = x;
     x = build::insert_singletons(x, (1u << (Dims - Rank)) - 1, Dims);
     Value like{};  // of these only the shape is used

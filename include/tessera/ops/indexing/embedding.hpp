@@ -16,7 +16,7 @@ namespace tessera {
 namespace detail {
 
 struct EmbeddingTag {
-  static constexpr auto leading_dims = ops::LeadingDims::table;
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class Table, class Indices> struct result {
     using type = typename Table::type;
     static constexpr int rank = Table::rank - 1 + Indices::rank;

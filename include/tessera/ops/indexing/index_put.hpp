@@ -31,9 +31,8 @@ template <class Indices> constexpr void check_index_vector() {
 }
 constexpr Value one_vector(Value indices, Value context) {
   if (indices.rank() != 1)
-    context.refuse(
-        errc::unsupported,
-        "[index_put] leading dims: write at indices outside of a shard_map, and inside the block of a Stack");
+    context.refuse(errc::unsupported,
+                   "[index_put] field of all layers of a Stack: write at indices inside the block of the Stack");
   return indices.at(context.source);
 }
 /// 0, 1, ... along dim D of x: a vector.
@@ -55,6 +54,7 @@ template <class X, class Indices, class Source> struct RowsPutIn : X {
 
 /// With `Room` an index may be the extent of the dim: its row is left out.
 template <int Rank, int D, bool Room = false> struct IndexCopyTag {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Indices, class Source> using result = RowsPutIn<X, Indices, Source>;
   static constexpr Value emit(Value context, Value x, Value indices, Value source) {
     x = x.at(context.source);
@@ -77,6 +77,7 @@ template <int Rank, int D, bool Room = false> struct IndexCopyTag {
 
 /// Whether each index along dim D is one of the indices, to be broadcast along dim D.
 template <int Rank, int D> struct IsNamedTag {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Indices> struct result : Typed<bool, Rank - D> {
     using Checks = decltype([] { check_index_vector<Indices>(); });
   };
@@ -91,6 +92,7 @@ template <int Rank, int D> struct IsNamedTag {
 
 /// Elements below 32 bits are added in 32.
 template <int Rank, int D> struct IndexAddTag {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Indices, class Source> struct result : X {
     using Checks = typename RowsPutIn<X, Indices, Source>::Checks;
     static_assert(!std::is_same_v<typename X::type, bool>, "tessera: index_add does not take bools; use ts::cast");
@@ -126,7 +128,7 @@ template <int Rank, class... Indices> constexpr void check_indices() {
 template <int Rank> constexpr Value merged_index(Value context, Value x, std::initializer_list<Value> indices) {
   if (x.rank() != Rank)
     context.refuse(errc::unsupported,
-                   "[index] leading dims: use indices outside of a shard_map, and inside the block of a Stack");
+                   "[index] field of all layers of a Stack: use indices inside the block of the Stack");
   using ops::OutsideIndex;
   Value merged{}, outside{};  // where all are inside, `outside` is 0
   int dim = 0;
@@ -149,6 +151,7 @@ template <int Rank> constexpr Value merged_index(Value context, Value x, std::in
 
 template <int Rank> struct IndexTag {
   static constexpr const char* function = "index";
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class... Indices> struct result {
     using type = typename X::type;
     static constexpr int own = [] {
@@ -171,6 +174,7 @@ template <int Rank> struct IndexTag {
 
 template <int Rank, bool Accumulate> struct IndexPutTag {
   static constexpr const char* function = "index_put";
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Values, class... Indices> struct result : X {
     using Checks = decltype([] {
       check_indices<Rank, Indices...>();

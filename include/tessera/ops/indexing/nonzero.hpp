@@ -25,8 +25,7 @@ namespace detail {
 template <int Rank> constexpr Value flattened(Value context, Value x) {
   x = x.at(context.source);
   if (x.rank() != Rank)
-    context.refuse(errc::unsupported,
-                   "[nonzero] leading dims: use it outside of a shard_map, and inside the block of a Stack");
+    context.refuse(errc::unsupported, "[nonzero] field of all layers of a Stack: use it inside the block of the Stack");
   if constexpr (Rank > 1)
     return MergeTag<Rank, 0, Rank - 1>::emit(context, x);
   else
@@ -71,6 +70,7 @@ template <class X> constexpr void check_nonzero() {
 }
 
 template <int Rank, int D, class Index> struct NonzeroTag {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Size, class Rest> struct result : Typed<Index, 1> {
     using Checks = decltype([] { check_nonzero<X>(); });
   };
@@ -79,6 +79,7 @@ template <int Rank, int D, class Index> struct NonzeroTag {
   }
 };
 template <int Rank, class Index> struct ArgwhereTag {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Size, class Rest> struct result : Typed<Index, 2> {
     using Checks = decltype([] { check_nonzero<X>(); });
   };
@@ -101,6 +102,7 @@ template <class X, class Mask> constexpr void check_mask() {
 
 /// The elements of x for which the mask holds.
 template <int Rank> struct MaskedSelectTag {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Mask, class Size, class Rest> struct result : Typed<typename X::type, 1> {
     using Checks = decltype([] { check_mask<X, Mask>(); });
   };
@@ -120,6 +122,7 @@ template <int Rank> struct MaskedSelectTag {
 
 /// Elements of a source where a mask holds, in their order.
 template <int Rank> struct MaskedScatterTag {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Mask, class Source> struct result : X {
     using Checks = decltype([] {
       check_mask<X, Mask>();

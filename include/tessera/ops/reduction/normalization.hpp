@@ -162,12 +162,15 @@ template <int Rank> struct GivenNormTag {
 
 template <int Rank> struct GroupNormTag {
   static constexpr const char* function = "group_norm";
+  static constexpr auto leading_dims = ops::LeadingDims::batch;
+  static constexpr int batched = 1;
   static_assert(Rank >= 2, "tessera: group_norm takes [batch, ..., features]");
   template <class X, class Gain, class Bias, class Groups, class Eps> using result = NormResult<X, Gain, Bias>;
   static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value groups, Value eps) {
     if (x.rank() != Rank)
       fail(errc::unsupported,
-           "[group_norm] dims: layers of a Stack and devices of a shard_map: call it on one of them");
+           "[group_norm] field of all layers of a Stack: call group_norm inside the block of the Stack",
+           context.source);
     const DType type = x.dtype(), computed = computed_as(type);
     x = x.at(context.source);
     check_features(x, gain, bias);

@@ -90,38 +90,107 @@ constexpr Value spread_local(const ShardMapText& text, Value context, unsigned a
                    spreads ? extended(text, like, all) : aligned(like, all, like.rank));
 }
 
-/// A lookup in a table that is equal on all devices.
-template <class Tag>
-constexpr Value look_up_local(Value context, unsigned all, const LocalValue& table, const LocalValue& indices) {
-  return Tag::emit(context, narrowed(table, 0).value, aligned(indices, all, indices.rank));
+/// x with its leading dims, one for each of `axes`, merged into one dim; with `Batch` dim 0 of each device's value too.
+template <bool Batch> constexpr Value merge_leads(const ShardMapText& text, const LocalValue& x, unsigned axes) {
+  const int leads = bit_count(axes);
+  const Value whole = extended(text, {without_singletons(x), extending(x), x.rank}, axes);
+  if (leads + (Batch ? 1 : 0) < 2) return whole;
+  Factors f{};
+  for (int d = 0; d < whole.rank(); ++d) {
+    f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
+    f.out_dim[d] = static_cast<std::int8_t>(d < leads ? 0 : d - leads + (Batch ? 0 : 1));
+    ++f.count;
+  }
+  return rearrange(whole, whole.rank(), x.rank + (Batch ? 0 : 1), f, nullptr);
 }
-
-/// Merges the leading dims into the batch and splits them off the result. Tensors have rank 4, like the result.
-template <class Tag, class... Xs>
-constexpr Value batch_local(const ShardMapText& text, Value context, unsigned all, const Xs&... xs) {
-  const int leads = bit_count(all);
-  const auto merged = [&](const LocalValue& x) {
-    if (x.rank == 0) return x.value;
-    const Value whole = extended(text, x, all).at(context.source);
-    Factors f{};
-    for (int d = 0; d < whole.rank(); ++d) {
-      f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
-      f.out_dim[d] = static_cast<std::int8_t>(d < leads ? 0 : d - leads);
-      ++f.count;
-    }
-    return rearrange(whole, whole.rank(), 4, f, nullptr);
-  };
-  const Value made = Tag::emit(context, merged(xs)...);
+/// The inverse: splits the dims of devices off a result, which then has a leading dim for each axis in `all`.
+template <bool Batch>
+constexpr Value split_leads(const ShardMapText& text, const Value& made, unsigned axes, unsigned all) {
+  const int leads = bit_count(axes), rank = made.rank() - (Batch || axes == 0 ? 0 : 1);
+  if (leads + (Batch ? 1 : 0) < 2) return aligned({made, axes, rank}, all, rank);
+  if (leads + rank > max_rank) fail_local_rank();
   Factors f{};
   Value sizes[max_rank]{};
-  for (int d = 0; d < leads + 4; ++d) {
-    f.in_dim[d] = static_cast<std::int8_t>(d < leads ? 0 : d - leads);
+  for (int d = 0; d < leads + rank; ++d) {
+    f.in_dim[d] = static_cast<std::int8_t>(d < leads ? 0 : d - leads + (Batch ? 0 : 1));
     f.order[d] = f.out_dim[d] = static_cast<std::int8_t>(d);
     ++f.count;
   }
-  for (int axis = 0, at = 0; axis < text.axis_count; ++axis)
-    if ((all >> axis & 1u) != 0) sizes[at++] = axis_size_of(made, text.axes[axis]);
-  return rearrange(made, 4, leads + 4, f, sizes);
+  const int given = Batch ? leads : leads - 1;  // of a merged dim, one extent follows from the others
+  for (int axis = 0, at = 0; axis < text.axis_count && at < given; ++axis)
+    if ((axes >> axis & 1u) != 0) sizes[at++] = axis_size_of(made, text.axes[axis]);
+  return aligned({rearrange(made, made.rank(), leads + rank, f, sizes), axes, rank}, all, rank);
+}
+
+/// The name that a message about a function has for it.
+template <class Tag>
+inline constexpr const char* name_v = [] {
+  if constexpr (requires { Tag::name; })
+    return Tag::name;
+  else if constexpr (requires { Tag::function; })
+    return Tag::function;
+  else
+    return "";
+}();
+/// Makes a function of the values of one device, and then for all devices, as vmap does for examples.
+template <class Tag, class... Xs>
+constexpr Value map_local(const ShardMapText& text, const Value& context, unsigned all, const Xs&... xs) {
+  const unsigned axes = (0u | ... | extending(xs));
+  if (axes == 0) return split_leads<true>(text, Tag::emit(context, without_singletons(xs)...), 0, all);
+  Module& module = *context.module;
+  const Value merged[] = {extending(xs) == 0 ? without_singletons(xs) : merge_leads<false>(text, xs, axes)...};
+  const bool differs[] = {extending(xs) != 0 ...};
+  BodyTrace body(module, {.scan = true});
+  const Value inside{&module, module.current, -1, context.source};
+  Value own[sizeof...(xs)];
+  for (std::size_t i = 0; i < sizeof...(xs); ++i)  // all slices before what is captured
+    if (differs[i]) own[i] = body.slice(merged[i], Storage::block);
+  for (std::size_t i = 0; i < sizeof...(xs); ++i)
+    if (!differs[i]) own[i] = here(merged[i]);
+  body.give([&]<std::size_t... I>(std::index_sequence<I...>) {
+    return Tag::emit(inside, own[I]...);
+  }(std::index_sequence_for<Xs...>()));
+  for (int id = 0; id < module.graph(inside.graph).size(); ++id)
+    if (module.graph(inside.graph)[id].rank == max_rank)
+      context.refuse(errc::capacity,
+                     "[shard_map] rank: where operands such as weights differ between devices, the operation makes "
+                     "tensors of 8 dims on each device, and of 9 dims for all of them; call it outside of the "
+                     "shard_map",
+                     name_v<Tag>);
+  const OpenBody one = body.end();
+  const Value around{&module, one.around, -1, context.source};
+  const Growable<Batched> arguments = batched_arguments(body, around);
+  BatchGraph made(module, one.graph, one.around, arguments);
+  return split_leads<false>(text, around.with(made.output(0, true).id), axes, all);
+}
+
+/// How many of its operands have a batch as dim 0; by default all tensors have one.
+template <class Tag>
+inline constexpr int batched_v = [] {
+  if constexpr (requires { Tag::batched; })
+    return Tag::batched;
+  else
+    return max_rank;
+}();
+/// Merges the leading dims into the batch and splits them off the result. Where an operand without a batch differs
+/// between devices, the function is mapped.
+template <class Tag, class... Xs>
+constexpr Value batch_local(const ShardMapText& text, Value context, unsigned all, const Xs&... xs) {
+  const unsigned axes = (0u | ... | extending(xs));
+  unsigned differs = 0;
+  int operand = 0;
+  ((differs |= (extending(xs) != 0 ? 1u : 0u) << operand++), ...);
+  if (axes == 0 || differs >> batched_v<Tag> != 0) return map_local<Tag>(text, context, all, xs...);
+  operand = 0;
+  const auto merged = [&](const LocalValue& x) {
+    const bool has_batch = operand++ < batched_v<Tag> && x.rank > 0;
+    return has_batch ? merge_leads<true>(text, x, axes).at(context.source) : without_singletons(x);
+  };
+  const Value values[] = {merged(xs)...};
+  const Value made = [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return Tag::emit(context, values[I]...);
+  }(std::index_sequence_for<Xs...>());
+  return split_leads<true>(text, made, axes, all);
 }
 
 /// Emits a function on values with leading dims, in the way that its `leading_dims` says.
@@ -132,10 +201,10 @@ constexpr Value emit_local(const ShardMapText& text, Value context, unsigned all
     return local_product<Tag>(context, all, xs...);
   } else if constexpr (leading == ops::LeadingDims::like) {
     return spread_local<Tag>(text, context, all, xs...);
-  } else if constexpr (leading == ops::LeadingDims::table) {
-    return look_up_local<Tag>(context, all, xs...);
   } else if constexpr (leading == ops::LeadingDims::batch) {
     return batch_local<Tag>(text, context, all, xs...);
+  } else if constexpr (leading == ops::LeadingDims::mapped) {
+    return map_local<Tag>(text, context, all, xs...);
   } else if constexpr (leading == ops::LeadingDims::extended) {
     return Tag::emit(context, extended(text, xs, all)...);
   } else if constexpr (leading == ops::LeadingDims::aligned) {
@@ -195,13 +264,6 @@ template <class Region, class X> constexpr LocalValue local_value(Value context,
     return {lower(context, x), 0, 0};
 }
 
-/// Whether the first operand may be a table of a lookup: it must be equal on all devices.
-template <class Tag, class X, class...>
-inline constexpr bool looks_up_v = ops::leading_dims_v<Tag> != ops::LeadingDims::table || !LocalOperand<X>;
-template <class Tag, LocalOperand X, class... Rest>
-inline constexpr bool looks_up_v<Tag, X, Rest...> =
-    ops::leading_dims_v<Tag> != ops::LeadingDims::table || X::varying == 0;
-
 template <class Tag, class... Operands> struct LocalCall {
   using Region = typename FirstLocal<Operands...>::type::region;
   using Result = typename Tag::template result<typed_of<Operands>...>;
@@ -211,10 +273,6 @@ template <class Tag, class... Operands> struct LocalCall {
       known,
       "tessera: a local value is combined with a value from outside of the shard_map; pass the outside value as an "
       "argument, with a spec");
-  static_assert(looks_up_v<Tag, Operands...> || Region::structs,
-                "tessera: inside a shard_map the table of embedding must be equal on all devices; use ts::all_gather "
-                "on the table, "
-                "or call ts::embedding outside of the shard_map");
 
   static constexpr auto make(Source source, const Operands&... operands) {
     using Made = Local<typename Result::type, Result::rank, Region, all>;

@@ -14,7 +14,7 @@ enum class Side : std::uint8_t { left, right };
 namespace detail {
 
 template <Side Where> struct SearchSortedTag {
-  static constexpr auto leading_dims = ops::LeadingDims::table;
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class Sorted, class X> struct result : Typed<std::int32_t, X::rank> {
     using Checks = decltype([] {
       static_assert(Sorted::rank == 1, "tessera: searchsorted searches in a vector");

@@ -25,6 +25,7 @@ enum class UniquePart : std::uint8_t { values, counts, inverse, count };
 
 /// Elements in order form runs of equal ones: sorted, one run for each distinct value.
 template <int Rank, UniquePart Part, bool Sorted> struct UniqueTag {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   static constexpr int rank_of = Part == UniquePart::inverse ? Rank : Part == UniquePart::count ? 0 : 1;
   template <class X, class Size> struct result {
     using type = std::conditional_t<Part == UniquePart::values, typename X::type, std::int32_t>;

@@ -25,6 +25,8 @@ struct GridSample {
 namespace detail {
 
 template <GridSample Options> struct GridSampleTag {
+  static constexpr auto leading_dims = ops::LeadingDims::batch;
+  static constexpr int batched = 2;
   template <class X, class Grid> struct result : Typed<typename X::type, 4> {
     using Checks = decltype([] {
       static_assert(
@@ -37,7 +39,8 @@ template <GridSample Options> struct GridSampleTag {
   static constexpr Value emit(Value context, Value x, Value grid) {
     if (x.rank() != 4 || grid.rank() != 4)
       fail(errc::unsupported,
-           "[grid_sample] dims: layers of a Stack and devices of a shard_map: call it on one of them");
+           "[grid_sample] field of all layers of a Stack: call grid_sample inside the block of the Stack",
+           context.source);
     const DType type = x.dtype();
     x = x.at(context.source);
     grid = build::cast(grid.at(context.source), computed_as(type));

@@ -88,6 +88,27 @@ constexpr void name_axis(BodyTrace& body, const Value& inside, const Name& axis)
   module.open.back().index_of_example = index.id;
 }
 
+/// The arguments of a graph that computes one example, as they are for all examples; `body` has traced it and has
+/// ended.
+constexpr Growable<Batched> batched_arguments(const BodyTrace& body, const Value& around) {
+  Growable<Batched> arguments;
+  Value first{};
+  for (std::size_t i = 0; i < body.operands().size(); ++i) {
+    Value outer = around.with(body.operands()[i]);
+    const bool is_slice = body.is_slice(static_cast<int>(i));
+    if (is_slice) outer = in_one_block(outer);
+    // Along a dim of static extent 1 there is one example, which broadcasts.
+    const bool differs = is_slice && !outer.is_singleton(0);
+    if (differs && first.module == nullptr)
+      first = outer;
+    else if (differs)
+      build::same_extents(first, 0, outer, 0, 1, build::ExtentsOf::examples);
+    if (is_slice && !differs) outer = build::drop_singletons(outer, 1);
+    arguments.push_back({outer.id, static_cast<std::int8_t>(differs ? 0 : -1)});
+  }
+  return arguments;
+}
+
 /// Traces f of one example, and makes its operations for all examples. The results have a leading dim of examples.
 template <class F, class Xs>
 constexpr auto map_batched(const F& f, const Xs& xs, Source source, const Name* axis = nullptr) {
@@ -107,21 +128,7 @@ constexpr auto map_batched(const F& f, const Xs& xs, Source source, const Name* 
   for_each_leaf(y, give);
   const OpenBody one = body.end();
   const Value around{&module, one.around, -1, source};
-  Growable<Batched> arguments;
-  Value first{};
-  for (std::size_t i = 0; i < body.operands().size(); ++i) {
-    Value outer = around.with(body.operands()[i]);
-    const bool is_slice = body.is_slice(static_cast<int>(i));
-    if (is_slice) outer = in_one_block(outer);
-    // Along a dim of static extent 1 there is one example, which broadcasts.
-    const bool differs = is_slice && !outer.is_singleton(0);
-    if (differs && first.module == nullptr)
-      first = outer.at(source);
-    else if (differs)
-      build::same_extents(first, 0, outer, 0, 1, build::ExtentsOf::examples);
-    if (is_slice && !differs) outer = build::drop_singletons(outer, 1);
-    arguments.push_back({outer.id, static_cast<std::int8_t>(differs ? 0 : -1)});
-  }
+  const Growable<Batched> arguments = batched_arguments(body, around);
   BatchGraph all(module, one.graph, one.around, arguments);
   int next = 0;
   const auto take = [&](Storage) { return around.with(all.output(next++, true).id); };

@@ -1,0 +1,150 @@
+#include <cstdint>
+#include <tuple>
+
+#include "on_each_device.hpp"
+#include <gtest/gtest.h>
+
+// Operations in the function of a shard_map that know which of their dims is the batch, or take indices.
+
+namespace ts = tessera;
+using on_each_device::compare;
+
+namespace {
+
+struct Conv1d {
+  constexpr auto operator()(const auto& x, const auto& w) const { return ts::conv1d(x, w, {.padding = {1}}); }
+};
+struct Conv2d {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    return ts::conv2d(x, w, {.strides = {2, 1}, .padding = {1, 1}});
+  }
+};
+struct GroupedConv2d {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    return ts::conv2d(x, w, {.groups = 2, .same = true});
+  }
+};
+struct Conv3d {
+  constexpr auto operator()(const auto& x, const auto& w) const { return ts::conv3d(x, w, {.padding = {1, 0, 0}}); }
+};
+TEST(ShardMapOperations, Convolutions) {
+  compare<Conv1d>({8, 5, 2}, {3, 2, 3}, "conv1d");
+  compare<Conv2d>({4, 4, 3, 2}, {3, 3, 2, 2}, "conv2d");
+  compare<GroupedConv2d>({4, 3, 2, 4}, {2, 2, 2, 2}, "conv2d of groups");
+  compare<Conv3d, false>({4, 2, 3, 2, 2}, {2, 2, 1, 2, 2}, "conv3d");
+}
+
+struct ConvTranspose1d {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    return ts::conv_transpose1d(x, w, {.strides = {2}, .padding = {1}});
+  }
+};
+struct ConvTranspose2d {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    return ts::conv_transpose2d(x, w, {.strides = {2, 1}, .groups = 2});
+  }
+};
+TEST(ShardMapOperations, TransposedConvolutions) {
+  compare<ConvTranspose1d>({4, 3, 2}, {3, 2, 3}, "conv_transpose1d");
+  compare<ConvTranspose2d>({4, 3, 2, 2}, {2, 2, 2, 1}, "conv_transpose2d of groups");
+}
+
+struct GroupNorm {
+  constexpr auto operator()(const auto& x, const auto& w) const { return ts::group_norm(x, w, ts::cos(w), 2, 1e-3); }
+};
+struct BatchNorm {
+  constexpr auto operator()(const auto& x, const auto& w) const { return ts::batch_norm(x, w, ts::cos(w), 1e-3); }
+};
+struct InstanceNorm {
+  constexpr auto operator()(const auto& x, const auto& w) const { return ts::instance_norm(x, w, ts::cos(w), 1e-3); }
+};
+struct BatchStatistics {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    const auto [mean, variance] = ts::batch_norm_statistics(x * w);
+    const auto [of_images, spread] = ts::instance_norm_statistics(x + w);
+    return ts::sin(mean) + variance * of_images + spread;
+  }
+};
+TEST(ShardMapOperations, Norms) {
+  compare<GroupNorm>({4, 3, 2, 4}, {4}, "group_norm");
+  compare<BatchNorm>({8, 3, 2}, {2}, "batch_norm");
+  compare<InstanceNorm>({4, 3, 2, 2}, {2}, "instance_norm");
+  compare<BatchStatistics>({8, 3, 2}, {2}, "statistics of norms");
+}
+
+/// For each image of x [batch, height, width, 2] a pair of numbers, [batch, 1, 1, 2].
+constexpr auto pair_of(const auto& x) { return ts::unsqueeze<1>(ts::unsqueeze<1>(ts::sum<1>(ts::sum<1>(x)))) * 0.1; }
+struct GridSample {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    return ts::grid_sample(x, ts::sin(pair_of(x) + w * 2.0));
+  }
+};
+struct GridOfX {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    return ts::grid_sample<ts::GridSample{.padding = ts::GridSamplePadding::border}>(pair_of(x) + w, x * 1.1);
+  }
+};
+TEST(ShardMapOperations, GridSample) {
+  compare<GridSample>({4, 3, 4, 2}, {2, 3, 2}, "grid_sample");
+  compare<GridOfX>({4, 2, 3, 2}, {3, 4, 2}, "grid_sample of split grids");
+}
+
+/// Indices from 0 to 2, which differ between devices and repeat.
+constexpr auto indices_of(const auto& x) {
+  return ts::cast<std::int32_t>(ts::floor(ts::minimum(ts::abs(ts::stop_gradient(ts::sum<1>(x))) * 2.0, 2.0)));
+}
+struct IndexPut {
+  constexpr auto operator()(const auto& x, const auto& w) const {  // [K, N], [3, 3, N]
+    const auto rows = indices_of(x);
+    return ts::index_put(ts::sin(w), std::tuple(rows, 2 - rows), x);
+  }
+};
+struct IndexPutAdds {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    const auto rows = indices_of(x);
+    return ts::index_put<true>(ts::sin(w), std::tuple(rows, rows * 0), x * x);
+  }
+};
+struct IndexPutShared {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    const auto rows = indices_of(w);
+    return ts::index_put(x, std::tuple(rows * 0, rows), w);
+  }
+};
+struct IndexCopy {
+  constexpr auto operator()(const auto& x, const auto& w) const { return ts::index_copy<0>(w, indices_of(x), x); }
+};
+struct IndexAdd {
+  constexpr auto operator()(const auto& x, const auto& w) const { return ts::index_add<0>(w * w, indices_of(x), x); }
+};
+struct Index {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    const auto rows = indices_of(x);
+    return ts::index(w, std::tuple(rows, 2 - rows)) * x;
+  }
+};
+struct Lookup {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    return ts::embedding(w, indices_of(x)) + ts::embedding(x * ts::sum<0>(w), indices_of(x));
+  }
+};
+struct Masked {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    const auto positive = ts::masked_select(x * w, x > 0.0, 5);
+    const auto put = ts::masked_scatter(w, w > 0.0, positive);
+    const auto where = ts::cast<double>(std::get<0>(ts::nonzero(x > 0.0, 4)));
+    return ts::broadcast_to(ts::sum(positive) + ts::sum(where), {ts::Dim(2), ts::Dim(3)}) + ts::sum(put);
+  }
+};
+TEST(ShardMapOperations, Indices) {
+  compare<IndexPut>({12, 2}, {3, 3, 2}, "index_put");
+  compare<IndexPutAdds>({12, 2}, {3, 3, 2}, "index_put that adds");
+  compare<IndexPutShared>({4, 3, 2}, {4, 2}, "index_put at equal indices");
+  compare<IndexCopy>({12, 2}, {3, 2}, "index_copy");
+  compare<IndexAdd>({12, 2}, {3, 2}, "index_add");
+  compare<Index>({12, 2}, {3, 3, 2}, "index");
+  compare<Lookup>({12, 2}, {3, 2}, "embedding");
+  compare<Masked>({12, 2}, {2}, "masked_select and others");
+}
+
+}  // namespace
