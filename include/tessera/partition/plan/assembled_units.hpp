@@ -137,7 +137,8 @@ class AssembledUnits {
     if (graph_[root].is_singleton(dim) || made.unreduced != 0) return false;
     for (int i = 0; i < units_[u].input_count; ++i) {
       const Sharding needed = flow_.needed(u, i);
-      if (needed.unreduced != 0 || !(needed.dims[dim] == made.dims[dim])) return false;
+      const bool alike = needed.dims[dim] == made.dims[dim] || needed.dims[dim].empty();
+      if (needed.unreduced != 0 || !alike) return false;
       if (graph_[units_.input(u, i).node].rank != graph_[root].rank) return false;
       const std::int64_t extent = found_.shapes[size(units_.input(u, i).node)][size(dim)];
       longest = extent > longest ? extent : longest;
