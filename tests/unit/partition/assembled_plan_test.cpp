@@ -112,6 +112,21 @@ TEST(AssembledPlan, StoresWhatMovesFarBetweenDevices) {
   EXPECT_GT(far.plan.count(ts::Collective::permute), 0);
 }
 
+TEST(AssembledPlan, ARowOfStaticExtentLeavesTheOtherOperandsSplit) {
+  const Planned token = planned<Matrix, ts::ShardedTensor<float, 1>>(
+      [](auto x, auto y) { return ts::concat<0>(ts::unsqueeze<0>(y), x) * 2.f; },
+      {tensor(mesh, {63, 256}, {"data"}), tensor(mesh, {256})});
+  EXPECT_EQ(token.collectives(), "permute data 1024\n") << "row 31 of x is row 32 of the result";
+  const Planned periodic = planned<Matrix>(
+      [](auto x) {
+        const auto padded = ts::pad<0, ts::PadMode::circular>(x, 1, 1);
+        return ts::slice<0>(padded, 0, ts::extent<0>(x)) + ts::slice<0>(padded, 2, ts::extent<0>(x));
+      },
+      {tensor(mesh, {64, 256}, {"data"})});
+  EXPECT_EQ(periodic.plan.count(ts::Collective::all_gather), 0) << periodic.text();
+  EXPECT_EQ(periodic.plan.implicit_count(), 0) << periodic.text();
+}
+
 // ---- halos against a count of elements
 
 struct Moved {
