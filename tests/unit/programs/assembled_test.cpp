@@ -63,3 +63,20 @@ TEST(Assembled, InLoops) {
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<2>>>(with_gradient(f), large({values("mn")}, 40), 33);
 }
+
+TEST(Assembled, RowsOfStaticExtent) {
+  constexpr auto f = [](const auto& floats) {
+    const auto& [x, y] = floats;  // [m, n], [n]
+    const auto row = ts::unsqueeze<0>(y);
+    const auto tall = ts::concat<0>(row, x) * 2.f;
+    const auto both = ts::concat<0>(ts::slice<0>(x, 0, 1), x, row, x);  // stored
+    const auto padded = ts::pad<0, ts::PadMode::circular>(ts::pad<1, ts::PadMode::circular>(x, 1, 1), 1, 1);
+    const auto m = ts::extent<0>(x), n = ts::extent<1>(x);
+    const auto part = [&](int i, int j) { return ts::slice<1>(ts::slice<0>(padded, i, m), j, n); };
+    const auto stencil = part(0, 1) + part(2, 1) * part(1, 0) - part(2, 2);
+    const auto stacked = ts::stack<0>(y, y * y);
+    return std::tuple(ts::sum(tall * tall) + ts::sum(both) + ts::sum(stencil * x), tall, both, stencil, stacked);
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<1>>>(with_gradient(f), large({values("mn"), values("n")}),
+                                                               34);
+}

@@ -126,19 +126,24 @@ constexpr bool takes_row(const GraphView& graph, int id) {
          !graph.operand_node(id, 0).is_singleton(dim_of(node));
 }
 /// Sharding of slice, pad and concat: rows move across borders of shards (a halo exchange). Singleton dims can't be
-/// split: a slice of one row gives a partial value, and each device pads its own part of a result from one row.
+/// split: a slice of one row gives a partial value, and of an operand with one row each device takes what its own part
+/// of the result has of it.
 constexpr void moved_dim_sharding(const GraphView& graph, int id, FactorRule& rule) {
   const Node& node = graph[id];
   const int dim = dim_of(node);
-  bool singleton = node.is_singleton(dim);
-  for (int i = 0; i < node.arity; ++i)
-    singleton =
-        singleton || (graph.operand_node(id, i).rank == node.rank && graph.operand_node(id, i).is_singleton(dim));
-  if (!singleton) return along_dim_sharding(graph, id, rule, FactorKind::permutation);
-  const bool takes = takes_row(graph, id), pads = node.op == Op::pad && !node.is_singleton(dim);
-  along_dim_sharding(graph, id, rule, takes ? FactorKind::reduction : pads ? FactorKind::pass : FactorKind::replicate);
+  const auto is_row = [&](int i) {
+    const Node& x = graph.operand_node(id, i);
+    return x.rank == node.rank && x.is_singleton(dim);
+  };
+  const bool takes = takes_row(graph, id);
+  const bool moves = !node.is_singleton(dim) && (node.op != Op::slice || !is_row(0));
+  along_dim_sharding(graph, id, rule,
+                     takes   ? FactorKind::reduction
+                     : moves ? (node.op == Op::pad && is_row(0) ? FactorKind::pass : FactorKind::permutation)
+                             : FactorKind::replicate);
   if (takes) rule.result.dims[dim].clear();
-  if (pads) rule.operands[0].dims[dim].clear();
+  for (int i = 0; i < node.arity && moves; ++i)
+    if (is_row(i)) rule.operands[static_cast<std::size_t>(i)].dims[dim].clear();
 }
 
 /// The function of a concat of tensors to which ts::stack has given a new dim, which its errors do not show.

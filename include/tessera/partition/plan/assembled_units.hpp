@@ -11,6 +11,8 @@
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/propagation/flow.hpp>
 #include <tessera/partition/propagation/shapes.hpp>
+#include <tessera/partition/reshard/chunks.hpp>
+#include <tessera/partition/reshard/halo.hpp>
 
 TESSERA_PLANNING_BEGIN
 
@@ -39,7 +41,7 @@ class AssembledUnits {
     }
   }
 
-  /// Whether the result of a unit is assembled; of a slice only where its operand is, otherwise it is a view.
+  /// Whether the result of a unit is assembled; a slice only where it is no view of its operand.
   constexpr bool has(int u) const { return assembled_[size(u)] != 0; }
 
   /// The fragments of the result of a slice, pad or concat. `operands`: the values that it reads.
@@ -80,6 +82,8 @@ class AssembledUnits {
   // copy, and many boxes more memory than they are worth.
   static constexpr std::int64_t least_row = 64;
   static constexpr int most_fragments = 16, most_read = 64;
+  // Where a device sends more than this part of its rows, a step that stores all rows shows what it costs.
+  static constexpr std::int64_t least_kept = 8;
 
   const GraphView& graph_;
   const UnitsView& units_;
@@ -125,17 +129,23 @@ class AssembledUnits {
       fragments_[size(root)] = count;
     }
   }
-  /// Whether elements move within each device.
+  /// Whether elements move within each device, or few of them between devices: those at the borders of shards.
   constexpr bool can_move(int u) const {
     const int root = units_[u].root, dim = dim_of(graph_[root]);
     const Sharding& made = flow_.produced[size(root)];
-    if (graph_[root].is_singleton(dim) || made.unreduced != 0 || !made.dims[dim].empty()) return false;
+    std::int64_t longest = found_.shapes[size(root)][size(dim)];
+    if (graph_[root].is_singleton(dim) || made.unreduced != 0) return false;
     for (int i = 0; i < units_[u].input_count; ++i) {
       const Sharding needed = flow_.needed(u, i);
-      if (needed.unreduced != 0 || !needed.dims[dim].empty()) return false;
+      const bool alike = needed.dims[dim] == made.dims[dim] || needed.dims[dim].empty();
+      if (needed.unreduced != 0 || !alike) return false;
       if (graph_[units_.input(u, i).node].rank != graph_[root].rank) return false;
+      const std::int64_t extent = found_.shapes[size(units_.input(u, i).node)][size(dim)];
+      longest = extent > longest ? extent : longest;
     }
-    return units_[u].input_count > 0;
+    if (units_[u].input_count == 0 || made.dims[dim].empty()) return units_[u].input_count > 0;
+    const ShapeContext context{graph_, root, found_.shapes.data(), found_.numbers.data(), nullptr};
+    return halo_rows(context, made, mesh_) * least_kept <= rows_of_chunk(longest, shard_count(made, mesh_, dim));
   }
   constexpr void note_reads(int u) {
     bool fragments = assembled_[size(u)] != 0;

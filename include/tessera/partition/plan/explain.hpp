@@ -220,7 +220,7 @@ class PlanText {
     }
     out_ += role == ValueRole::view ? concat_text(indent, value_text(graph, v), " = view of %", stored(v), "\n")
                                     : concat_text(indent, value_text(graph, v), " = read in ", value(v).fragment_count,
-                                                  " parts of ", of, "\n");
+                                                  value(v).fragment_count == 1 ? " part of " : " parts of ", of, "\n");
   }
 
   void add_graph(int g, int depth) {

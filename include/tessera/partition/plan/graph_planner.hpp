@@ -9,6 +9,7 @@
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/partition/plan/assembled_units.hpp>
+#include <tessera/partition/plan/fragment_halos.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/plan/plan_options.hpp>
 #include <tessera/partition/plan/planned_values.hpp>
@@ -143,7 +144,7 @@ class GraphPlanner : PlannedValues {
         return finish_output(unit.root);
       }
     }
-    if (assembled && row_of(graph_[unit.root]).view == nullptr) return add_assembled(unit.root, step.inputs);
+    if (assembled) return add_assembled(unit.root, step.inputs);
     if (!walks_layers(unit.kind) || row_of(graph_[unit.root]).windows != nullptr)
       for (std::int32_t& v : step.inputs) v = in_one_block(v, step.source);
     bool stacked = false;
@@ -163,6 +164,7 @@ class GraphPlanner : PlannedValues {
     if (unit.kind == UnitKind::data_movement || windows)
       step.collectives = halo_exchange({graph_, unit.root, found_.shapes.data(), found_.numbers.data(), nullptr},
                                        flow_.produced[size(unit.root)], mesh_);
+    if (in_fragments) step.collectives = FragmentHalos(made_, step, mesh_).collectives();
     if (unit.kind == UnitKind::cumulative)
       add_totals_of_chunks(graph_[unit.root], shape(unit.root), flow_.produced[size(unit.root)], mesh_, step);
     step.added_over = flow_.added_over[size(u)];

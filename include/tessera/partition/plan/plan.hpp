@@ -44,7 +44,8 @@ enum class ValueRole : std::uint8_t {
 };
 
 /// A box of an assembled value: a slice, pad or concat that no step computes. Example: the roll of x [8] by 1 has the
-/// fragments [0, 1) from x[7] on, and [1, 8) from x[0] on. No axis splits the dims along which elements move.
+/// fragments [0, 1) from x[7] on, and [1, 8) from x[0] on. Where an axis splits the dim, a device receives elements
+/// that are in other shards: see FragmentHalos.
 struct Fragment {
   std::int32_t value = -1;  ///< the value that has its elements; -1: they are zeros
   Box box;                  ///< global indices in the assembled value

@@ -6,6 +6,7 @@
 
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
+#include <tessera/partition/plan/fragment_halos.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/plan/verify_schedule.hpp>
 #include <tessera/partition/propagation/links.hpp>
@@ -108,9 +109,8 @@ class PlanVerifier {
                     extent <= source.shape[d] - own.from[d],
                 "a fragment is a box of both values");
         const int dim = static_cast<int>(d);
-        require(source.sharding.dims[dim] == value.sharding.dims[dim] &&
-                    (value.sharding.dims[dim].empty() || (extent == value.shape[d] && extent == source.shape[d])),
-                "elements do not move along a dim that is split");
+        require(source.sharding.dims[dim] == value.sharding.dims[dim],
+                "a value is split as the values of its fragments");
       }
     }
     require(elements == volume(value.shape), "fragments cover a value");
@@ -175,6 +175,10 @@ class PlanVerifier {
     for (std::size_t o = 0; o < step.outputs.size(); ++o)
       require(matches(plan.values[size(step.outputs[o])], rule.outputs[o]),
               "the shardings of results follow from the step's factors");
+    if (is_elementwise(units_[graph_], step.unit))
+      require(tessera::wire_bytes(FragmentHalos(plan, step, plan_.mesh).collectives()) ==
+                  tessera::wire_bytes(step.collectives),
+              "a step lists the bytes of the halos that it reads");
     const bool windows = row_of(program_.graphs[graph_][unit.root]).windows != nullptr;
     if (unit.kind != UnitKind::data_movement && !windows) return;
     const ShapeContext context{program_.graphs[graph_], unit.root, plan.shapes.data(), plan.numbers.data(), nullptr};

@@ -169,23 +169,28 @@ constexpr std::int64_t window_halo_bytes(const ShapeContext& c, const Sharding& 
                          c.node().source);
 }
 
-/// Bytes that a device sends when a node moves rows along a dim along which its operands and its result, of sharding
-/// `made`, are split alike: those of the device that sends most.
-constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
+/// How many rows the device that sends most sends when a slice, pad or concat moves rows along a dim along which its
+/// operands and its result, of sharding `made`, are split alike.
+constexpr std::int64_t halo_rows(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
   const int dim = dim_of(c.node());
   const OpRow& row = row_of(c.node());
-  if (row.windows != nullptr) return window_halo_bytes(c, made, mesh);
-  const Shape& result = c.shapes[c.id];
-  Halo halo(result[static_cast<std::size_t>(dim)], shard_count(made, mesh, dim));
+  Halo halo(c.shapes[c.id][static_cast<std::size_t>(dim)], shard_count(made, mesh, dim));
   for (int i = 0; i < c.node().arity; ++i) {
     if (!c.has(i) || has_operand(row.shape_only, i) || c.graph.operand_node(c.id, i).rank != c.node().rank) continue;
     if (c.graph.operand_node(c.id, i).is_singleton(dim)) continue;  // singleton dims are on every device
     const std::int64_t offset = row.offset(c, i);
     halo.read({c.operand(i)[static_cast<std::size_t>(dim)], -offset, 1 - offset});
   }
-  Shape slab = local_extents(result, made, mesh);  // one row, on the device that holds most
-  slab[static_cast<std::size_t>(dim)] = 1;
-  return checked_product(halo.most_sent(), volume(slab) * static_cast<std::int64_t>(size_of(c.node().dtype)),
+  return halo.most_sent();
+}
+
+/// Bytes that a device sends when a node moves rows or takes windows along a dim along which its operands and its
+/// result, of sharding `made`, are split alike: those of the device that sends most.
+constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
+  if (row_of(c.node()).windows != nullptr) return window_halo_bytes(c, made, mesh);
+  Shape slab = local_extents(c.shapes[c.id], made, mesh);  // one row, on the device that holds most
+  slab[static_cast<std::size_t>(dim_of(c.node()))] = 1;
+  return checked_product(halo_rows(c, made, mesh), volume(slab) * static_cast<std::int64_t>(size_of(c.node().dtype)),
                          "bytes of a halo", c.node().source);
 }
 

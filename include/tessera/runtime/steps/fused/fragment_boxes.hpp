@@ -12,17 +12,20 @@
 #include <tessera/base/sort_distinct.hpp>
 #include <tessera/graph/fuse/units.hpp>
 #include <tessera/mesh/box.hpp>
+#include <tessera/mesh/mesh.hpp>
+#include <tessera/mesh/sharding.hpp>
 #include <tessera/partition/plan/plan.hpp>
+#include <tessera/partition/reshard/chunks.hpp>
 
 TESSERA_PLANNING_BEGIN
 
 namespace tessera::runtime {
 
-/// The boxes of an iteration space in which each assembled operand of a fused step has one fragment.
+/// The boxes of an iteration space in which each assembled operand of a fused step has one fragment, in one shard.
 class FragmentBoxes {
  public:
-  FragmentBoxes(const GraphPlan& plan, const UnitsView& units, const PlanStep& step)
-      : plan_(plan), rank_(units[step.unit].rank) {
+  FragmentBoxes(const GraphPlan& plan, const UnitsView& units, const PlanStep& step, const Mesh& mesh)
+      : plan_(plan), mesh_(mesh), rank_(units[step.unit].rank) {
     for (std::size_t i = 0; i < step.inputs.size(); ++i) {
       const PlanValue& value = plan.values[static_cast<std::size_t>(step.inputs[i])];
       if (value.role != ValueRole::assembled) continue;
@@ -33,7 +36,7 @@ class FragmentBoxes {
     for (Growable<std::int64_t>& own : borders_) sort_distinct(own);
   }
 
-  /// Cuts a box along the borders of all fragments.
+  /// Cuts a box along the borders of all fragments, and of the shards that have their elements.
   Growable<Box> cut(const Box& whole) const {
     Growable<Box> boxes{whole};
     for (int d = 0; d < rank_ && any_; ++d) {
@@ -71,6 +74,7 @@ class FragmentBoxes {
 
  private:
   const GraphPlan& plan_;
+  const Mesh& mesh_;
   int rank_;
   bool any_ = false;
   Growable<std::int64_t> borders_[max_rank];  // by dim of the iteration space
@@ -84,6 +88,14 @@ class FragmentBoxes {
       const auto dim = static_cast<std::size_t>(operand.dim_at[d]);
       borders_[d].push_back(fragment.box.begin[dim]);
       borders_[d].push_back(fragment.box.end[dim]);
+      if (fragment.value < 0) continue;
+      const PlanValue& from = plan_.values[static_cast<std::size_t>(fragment.value)];
+      const std::int64_t count = shard_count(from.sharding, mesh_, static_cast<int>(dim));
+      const std::int64_t moved = fragment.box.begin[dim] - fragment.from[dim];
+      for (std::int64_t shard = 1; shard < count; ++shard) {
+        const std::int64_t border = shard * rows_of_chunk(from.shape[dim], count) + moved;
+        if (border > fragment.box.begin[dim] && border < fragment.box.end[dim]) borders_[d].push_back(border);
+      }
     }
   }
 };

@@ -17,6 +17,7 @@
 #include <tessera/runtime/executor/work_grid.hpp>
 #include <tessera/runtime/memory/past_caches.hpp>
 #include <tessera/runtime/steps/fused/fragment_boxes.hpp>
+#include <tessera/runtime/steps/fused/halo_reads.hpp>
 #include <tessera/runtime/threads/team.hpp>
 
 TESSERA_PLANNING_BEGIN
@@ -28,13 +29,17 @@ namespace tessera::runtime::inline TESSERA_ISA {
 struct FusedPlaces {
   /// An operand or result of a kernel call: its shard, and the offset in the shard at which the call begins.
   struct PlacedOperand {
+    static constexpr std::int32_t in_scratch = -2;
+
     std::int32_t pointer = -1;  ///< index in Frame::pointers of the shard; -1: this place doesn't read or store it
-    std::int64_t offset = 0;    ///< bytes from that pointer to the first element
+    std::int64_t offset = 0;    ///< bytes from that pointer, or from the start of scratch, to the first element
     FusedStrides strides{};
     FusedStrides unmerged{};  ///< strides before adjacent dims were merged
 
-    bool is_stored() const { return pointer >= 0; }
-    void* data(const Frame& frame) const { return frame.pointers[static_cast<std::size_t>(pointer)] + offset; }
+    bool is_stored() const { return pointer >= 0 || pointer == in_scratch; }
+    void* data(const Frame& frame) const {
+      return (pointer == in_scratch ? frame.scratch : frame.pointers[static_cast<std::size_t>(pointer)]) + offset;
+    }
   };
   /// A kernel call on one shard of the iteration space.
   struct Place {
@@ -70,6 +75,7 @@ struct FusedPlaces {
   };
 
   WorkGrid work;
+  HaloReads halos;  ///< at the start of scratch
   Growable<Place> places;
   Growable<Tile> tiles;
   Growable<Sum> sums;
@@ -84,7 +90,7 @@ struct FusedPlaces {
   int layers = 1;  ///< each device has a place for each layer of a Stack, one after the other
 
   FusedPlaces(const StepContext& c, const Fused& fused)
-      : work(c.layout, c.step), layout_(c.layout), fused_(fused), rank_(c.units[c.step.unit].rank) {
+      : work(c.layout, c.step), halos(c), layout_(c.layout), fused_(fused), rank_(c.units[c.step.unit].rank) {
     make_places(c.units, c.step);
     make_tiles();
   }
@@ -136,7 +142,7 @@ struct FusedPlaces {
     split_phases = row_axes != 0 && fused_.phases > 1;
 
     const int layer_dim = find_layers(units, step);
-    const FragmentBoxes fragments(plan, units, step);
+    const FragmentBoxes fragments(plan, units, step, layout_.mesh());
     places.reserve(static_cast<std::size_t>(work.count()) * static_cast<std::size_t>(layers));
     for (int w = 0; w < work.count(); ++w)
       for (int l = 0; l < layers; ++l) {
@@ -220,7 +226,9 @@ struct FusedPlaces {
   PlacedOperand placed(int value, const UnitOperand& operand, const FragmentBoxes& fragments, const Box& box,
                        const Coordinates& at, int layer) const {
     Shape moved(layout_.value(value).shape.size(), 0);  // how far elements are from their indices in the operand
-    if (const PlanValue& own = layout_.value(value); own.role == ValueRole::assembled) {
+    const bool is_fragment = layout_.value(value).role == ValueRole::assembled;
+    if (is_fragment) {
+      const PlanValue& own = layout_.value(value);
       const Fragment* const from = fragments.fragment_in(box, own, operand);
       if (from == nullptr || from->value < 0) return {};  // zeros
       for (std::size_t d = 0; d < moved.size(); ++d) moved[d] = from->from[d] - from->box.begin[d];
@@ -228,10 +236,17 @@ struct FusedPlaces {
     }
     const ValueLayout& layout = layout_[value];
     const int shard = layout.index(at, layout_.value(value).stacked ? layer : 0);
-    const Box& own = layout.boxes[static_cast<std::size_t>(shard)];
-    const kernels::Strides& strides = layout.strides[static_cast<std::size_t>(shard)];
+    Box own = layout.boxes[static_cast<std::size_t>(shard)];
+    kernels::Strides strides = layout.strides[static_cast<std::size_t>(shard)];
     PlacedOperand made;
     made.pointer = layout.first + shard;
+    if (is_fragment)
+      if (const HaloReads::Copied* const copied = halos.find(value, first_read(operand, box, moved), at)) {
+        made.pointer = PlacedOperand::in_scratch;
+        made.offset = copied->offset;
+        own = copied->halo.box;
+        strides = kernels::contiguous_strides(extents(own));
+      }
     for (int d = 0; d < rank_; ++d) {
       std::int64_t stride = 0;
       if (const int dim = operand.dim_at[d]; dim >= 0) {
@@ -247,6 +262,14 @@ struct FusedPlaces {
     }
     made.unmerged = made.strides;
     return made;
+  }
+
+  /// The index in the value of a fragment of the first element that an operand reads in a box.
+  Shape first_read(const UnitOperand& operand, const Box& box, Shape moved) const {
+    for (int d = 0; d < rank_; ++d)
+      if (const int dim = operand.dim_at[d]; dim >= 0)
+        moved[static_cast<std::size_t>(dim)] += box.begin[static_cast<std::size_t>(d)];
+    return moved;
   }
 
   static bool counts_at(const Coordinates& at, unsigned axes) {
@@ -369,7 +392,7 @@ struct FusedPlaces {
 
   void make_tiles() {
     constexpr std::int64_t tile_elements = 16384;
-    std::int64_t bytes = 0;
+    std::int64_t bytes = halos.bytes();
     tiles.reserve(places.size());
     for (std::size_t p = 0; p < places.size(); ++p) {
       Place& place = places[p];

@@ -49,7 +49,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
 
   std::int64_t scratch_bytes() const override { return completed_begin() + completed_bytes_; }
   std::int64_t moved_bytes() const override {
-    std::int64_t moved = 0;
+    std::int64_t moved = where_.halos.moved_bytes();
     for (const RowReduction& reduction : row_reductions_) moved += reduction.move.plan().moved_bytes();
     return moved;
   }
@@ -57,7 +57,8 @@ class FusedStep final : public PreparedStep, public Epilogue {
     return static_cast<std::int64_t>(where_.places.size() * (sizeof(Place) + 512) + where_.tiles.size() * sizeof(Tile) +
                                      where_.parts.size() * sizeof(FusedPlaces::Part) +
                                      segments_.size() * sizeof(Segment) +
-                                     terms_.size() * (sizeof(kernels::StridedSource) + sizeof(std::int64_t)));
+                                     terms_.size() * (sizeof(kernels::StridedSource) + sizeof(std::int64_t))) +
+           where_.halos.table_bytes();
   }
 
   /// The plan fuses as epilogue only a kernel whose results have the shape of its iteration space, without reductions,
@@ -108,6 +109,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
   void run(Frame& frame) const override {
     double uniforms[64];
     read_uniforms(frame, uniforms);
+    where_.halos.receive(frame);
     if (!where_.split_phases) {
       run_phases(frame, uniforms, 0, fused_.phases);
     } else {
