@@ -8,6 +8,7 @@
 #include <ctime>
 #include <exception>
 #include <fstream>
+#include <functional>
 #include <new>
 #include <stdexcept>
 #include <string_view>

@@ -115,6 +115,12 @@ template <class F, class Arguments, std::size_t... I> struct TracedCall<F, Argum
 /// of each.
 inline constexpr int small_program = 256;
 
+/// Whether a function could be recorded, what room its program takes, and whether an operation refused its operands.
+struct TracedSize {
+  ProgramSize used{};
+  bool recorded = false, refused = false;
+};
+
 }  // namespace detail
 
 /// Traces a function F for arguments of these types.
@@ -138,13 +144,25 @@ template <class F, class... Args> struct Trace {
     simplify(made.first);
     return made;
   }
-  /// The recorded program as a constant. A small program is also simplified; a larger one is simplified later, in a
-  /// constant expression of its own.
-  template <ProgramSize Room> static constexpr FrozenProgram<Room> freeze() {
+  /// The recorded program. If it is small, it is simplified too; a larger one is simplified later, in a constant
+  /// expression of its own.
+  static constexpr std::pair<Module, int> record_and_simplify(bool& simplified) {
     std::pair<Module, int> made = record();
-    const bool small = made.first.main().size() <= detail::small_program && made.first.refusal.text == nullptr;
-    if (small) simplify(made.first);
-    return FrozenProgram<Room>(made.first, made.second, small);
+    simplified = made.first.main().size() <= detail::small_program && made.first.refusal.text == nullptr;
+    if (simplified) simplify(made.first);
+    return made;
+  }
+  /// What freeze() needs room for.
+  static constexpr detail::TracedSize size() {
+    bool simplified = false;
+    const std::pair<Module, int> made = record_and_simplify(simplified);
+    return {ProgramSize::of(made.first), true, made.first.refusal.text != nullptr};
+  }
+  /// The recorded program as a constant.
+  template <ProgramSize Room> static constexpr FrozenProgram<Room> freeze() {
+    bool simplified = false;
+    const std::pair<Module, int> made = record_and_simplify(simplified);
+    return FrozenProgram<Room>(made.first, made.second, simplified);
   }
 };
 
@@ -159,8 +177,12 @@ template <bool Ended> struct ExplainSteps {
   });
 };
 
-/// The capacity of the first evaluation, enough for most programs: graphs, nodes, operands, outputs, specs.
-inline constexpr ProgramSize first_room{4, small_program, 3 * small_program, 32, 2};
+// Recording takes most of what a program costs, so a function is recorded twice: once for its size, which also says
+// whether it can be traced, and once into arrays of that size. The first is a default template argument, since for a
+// variable whose evaluation fails compilers report an error at once.
+template <class T, TracedSize Size = T::size()> constexpr TracedSize size_if_recordable(int) { return Size; }
+template <class T> constexpr TracedSize size_if_recordable(long) { return {}; }
+template <class T> inline constexpr TracedSize traced_size = size_if_recordable<T>(0);
 
 /// The recorded program; simplified if it is small.
 template <class T, ProgramSize Room> inline constexpr FrozenProgram<Room> recorded = T::template freeze<Room>();
@@ -176,13 +198,7 @@ inline constexpr FrozenProgram<Room> simplified_program = [] {
   return FrozenProgram<Room>(made, from.argument_count, true);
 }();
 
-template <class T> constexpr const auto& whole_trace() {
-  constexpr ProgramSize size = recorded<T, first_room>.used;
-  if constexpr (size.fits(first_room))
-    return recorded<T, first_room>;
-  else
-    return recorded<T, size>;
-}
+template <class T> constexpr const auto& whole_trace() { return recorded<T, traced_size<T>.used>; }
 template <class T> constexpr const auto& simplified_trace() {
   constexpr const auto& whole = whole_trace<T>();
   if constexpr (whole.simplified) {
@@ -198,20 +214,27 @@ template <class T> constexpr const auto& simplified_trace() {
   }
 }
 
-/// Whether tracing F succeeds. This uses the call, since for a variable whose evaluation fails compilers report an
-/// error at once.
+/// Whether tracing F succeeds.
 template <class T>
-concept Recordable = requires { typename Constant<T::template freeze<first_room>().used.graphs>; };
+concept Recordable = traced_size<T>.recorded;
 /// Whether tracing F as an outline succeeds.
 template <class T>
 concept Outlined = requires { typename Constant<T::outline()>; };
 /// Whether F can be traced: tracing succeeds and no operation refused its operands.
 template <class T>
-concept Traceable = Recordable<T> && recorded<T, first_room>.refusal.text == nullptr;
+concept Traceable = Recordable<T> && !traced_size<T>.refused;
+
+/// A simplified program in arrays of its size.
+template <class T> inline constexpr FrozenProgram<simplified_trace<T>().used> fitted_program{simplified_trace<T>()};
+template <class T> constexpr const auto& fitted_trace() {
+  if constexpr (whole_trace<T>().simplified)
+    return whole_trace<T>();
+  else
+    return fitted_program<T>;
+}
 
 template <class T> struct TracedProgram {
-  static constexpr const auto& roomy = simplified_trace<T>();
-  static constexpr FrozenProgram<roomy.used> frozen{roomy};
+  static constexpr const auto& frozen = fitted_trace<T>();
 };
 /// An empty program, in place of one that can't be traced, so that no errors follow from the first.
 template <class T, bool Models> struct NoProgram {
@@ -268,7 +291,7 @@ constexpr std::size_t row_size(std::string_view text) {
 }
 template <class T, TraceFault Fault> constexpr auto rule_of() {
   if constexpr (Fault == TraceFault::refusal) {
-    constexpr Refusal refusal = recorded<T, first_room>.refusal;
+    constexpr Refusal refusal = whole_trace<T>().refusal;
     constexpr std::string_view said = refusal.text, given = refusal.given;
     constexpr std::size_t size = said.size() + (given.empty() ? 0 : 2 + given.size());
     constexpr JoinedText<size> text(said, given);

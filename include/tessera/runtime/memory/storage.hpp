@@ -4,11 +4,12 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
+#include <type_traits>
 #include <utility>
 
+#include <tessera/base/intrusive_ptr.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/mesh/processes.hpp>
 #include <tessera/runtime/memory/buffer.hpp>
@@ -20,8 +21,28 @@ namespace tessera {
 /// Immutable while it is shared: only the owner of the sole reference (`unique()`) may write.
 class TensorStorage final : public RefCounted {
  public:
-  /// Writes all elements, in whichever shards they are stored.
-  using Write = std::function<void(TensorStorage&)>;
+  /// A function that writes all elements, in whichever shards they are stored; copies share it. Not a std::function,
+  /// since <functional> would be 5,600 lines more for each user.
+  class Write {
+   public:
+    Write() = default;
+    template <class F>
+      requires(!std::is_same_v<F, Write>)
+    Write(F function) : function_(new Held<F>(std::move(function))) {}
+    explicit operator bool() const { return static_cast<bool>(function_); }
+    void operator()(TensorStorage& to) const { function_->run(to); }
+
+   private:
+    struct Function : RefCounted {
+      virtual void run(TensorStorage& to) const = 0;
+    };
+    template <class F> struct Held final : Function {
+      F function;
+      explicit Held(F of) : function(std::move(of)) {}
+      void run(TensorStorage& to) const override { function(to); }
+    };
+    IntrusivePtr<Function> function_;
+  };
 
   /// Allocates all shards in one uninitialised block.
   explicit TensorStorage(TensorLayoutPtr layout) : layout_(std::move(layout)), block_(layout_->bytes()) {}
@@ -82,7 +103,7 @@ class TensorStorage final : public RefCounted {
   void forget_write() {
     (void)written();
     const std::lock_guard lock(deferred_->mutex);
-    deferred_->write = nullptr;
+    deferred_->write = {};
   }
   const TensorStorage& written() const {
     if (const TensorStorage* const elements = deferred_->written.load(std::memory_order_acquire)) return *elements;
@@ -91,7 +112,7 @@ class TensorStorage final : public RefCounted {
       const IntrusivePtr<TensorStorage> made(new TensorStorage(layout_));
       deferred_->write(*made);  // may throw; the next reader tries again
       deferred_->elements = made;
-      if (process_count() == 1) deferred_->write = nullptr;
+      if (process_count() == 1) deferred_->write = {};
       deferred_->written.store(made.get(), std::memory_order_release);
     }
     return *deferred_->elements;
