@@ -230,14 +230,14 @@ constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Scale&
 /// attends to, as attn_mask of F.scaled_dot_product_attention: [batch, heads, time, keys], [heads, time, keys] or
 /// [time, keys], with a dim of static extent 1 (ts::unsqueeze) where all batches or heads have the same. A bias below
 /// -1e29 masks its key; a query that has no key gives 0. For a bias of each key, the same for all queries, there is
-/// ts::biased_attention, which stores no scores.
+/// also ts::biased_attention. For the keys of a window, ts::band_attention skips the tiles outside of it.
 ///
 ///     ts::attention(q, k, v, mask), ts::causal_attention(q, k, v, bias, 1.0)
-/// The user's bias has a number for each query and key, so this is no operation of its own but products and a softmax.
-/// Memory: scores and weights of all heads, [batch, heads, time, keys], of f32 for bf16 and f16 operands; a gradient
-/// keeps the weights. ts::checkpoint computes them again instead. Gradients: also of the bias. Weights are rounded to
-/// bf16 or f16 for the product with the values. Errors: shape_mismatch. Communication: none for split batch, heads and
-/// query times.
+/// Scores are never in memory as a whole: the bias is added tile by tile, forward and backward. A bias of bf16 or f16
+/// is converted to f32 first, in its own shape. Gradients: also of the bias; this one, only where it is wanted, stores
+/// scores of all heads, [batch, heads, time, keys], as does a bias of more batches or heads than queries and keys,
+/// whose dim has static extent 1. Errors: shape_mismatch. Communication: none for split batch, heads and query times;
+/// the bias is split with them.
 template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorOperand Bias>
 constexpr auto attention(const Q& q, const K& k, const V& v, const Bias& bias, Here at = Here::current()) {
   return call<detail::AttentionWithBiasTag<false>>(Source::from(at), q, k, v, bias);
@@ -269,7 +269,7 @@ template <class Rate, class Key, std::uint32_t Stream> struct AttentionDropout {
 ///
 ///     ts::attention(q, k, v, ts::attention_dropout(0.1, key))
 ///     ts::causal_attention(q, k, v, ts::attention_dropout(0.1, key), bias, 1.0)   // also with a bias, a scale
-/// As attention with a bias, this is products and a softmax, which store the weights: memory of [batch, heads, time,
+/// This is products and a softmax, which store the weights: memory of [batch, heads, time,
 /// keys] several times, where attention without dropout has none. A weight is dropped by the key and its index, so the
 /// results are the same on every mesh. Communication: none for split batch, heads and query times.
 template <std::uint32_t Stream = 0, NumberOperand Rate, class Key>
