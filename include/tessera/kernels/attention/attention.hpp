@@ -171,8 +171,8 @@ const T* bias_tile(const AttentionShape& shape, std::int64_t query, std::int64_t
   for (std::int64_t c = 0; c < count; ++c) {
     const bool* const seen = static_cast<const bool*>(bias.data) + first + c * bias.query;
     T* const to = numbers + c * attention_keys;
-    if (bias.key == 1)
-      for (std::int64_t i = 0; i < keys; ++i) to[i] = seen[i] ? T(0) : -std::numeric_limits<T>::infinity();
+    if (bias.key == 1 && keys == attention_keys)  // of constant length, which compilers vectorise
+      for (std::int64_t i = 0; i < attention_keys; ++i) to[i] = seen[i] ? T(0) : -std::numeric_limits<T>::infinity();
     else
       for (std::int64_t i = 0; i < keys; ++i) to[i] = seen[i * bias.key] ? T(0) : -std::numeric_limits<T>::infinity();
   }
