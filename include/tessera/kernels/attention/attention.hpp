@@ -153,7 +153,8 @@ template <class T> void add_row(T* to, const T* from, std::int64_t begin, std::i
 }
 
 /// The bias of queries [query, query + columns) and keys [key, key + keys), [keys, queries] with row stride
-/// attention_queries: -inf where a mask is false. Null without a bias. Valid until the next call of this thread.
+/// attention_queries: a masked score where a mask is false. Null without a bias. Valid until the next call of this
+/// thread.
 template <class T>
 const T* bias_tile(const AttentionShape& shape, std::int64_t query, std::int64_t columns, std::int64_t key,
                    std::int64_t keys) {
@@ -167,14 +168,16 @@ const T* bias_tile(const AttentionShape& shape, std::int64_t query, std::int64_t
                       T(1));
     return tile;
   }
+  // Branches would be mispredicted. Of constant length, the loop is vectorised.
   T* const numbers = tile + row * attention_keys;
+  const auto masked = [](bool is_seen) { return (static_cast<T>(is_seen) - T(1)) * T(-10 * least_score); };
   for (std::int64_t c = 0; c < count; ++c) {
     const bool* const seen = static_cast<const bool*>(bias.data) + first + c * bias.query;
     T* const to = numbers + c * attention_keys;
-    if (bias.key == 1 && keys == attention_keys)  // of constant length, which compilers vectorise
-      for (std::int64_t i = 0; i < attention_keys; ++i) to[i] = seen[i] ? T(0) : -std::numeric_limits<T>::infinity();
+    if (bias.key == 1 && keys == attention_keys)
+      for (std::int64_t i = 0; i < attention_keys; ++i) to[i] = masked(seen[i]);
     else
-      for (std::int64_t i = 0; i < keys; ++i) to[i] = seen[i * bias.key] ? T(0) : -std::numeric_limits<T>::infinity();
+      for (std::int64_t i = 0; i < keys; ++i) to[i] = masked(seen[i * bias.key]);
   }
   transpose_tile<T>(tile, row, numbers, attention_keys, 1, count, keys, columns, T(1));
   return tile;
