@@ -200,7 +200,7 @@ inline Array einsum(const Node& node, const Array& a, const Array& b) {
 inline constexpr std::int64_t no_bound = std::int64_t{1} << 40;
 
 /// Computes all scores of one query row at a time; attention_form.hpp lists the operands.
-inline Array attention(const Node& node, const std::vector<const Array*>& x) {
+inline Array attention(const Node& node, const std::vector<const Array*>& x, bool is_mask) {
   const Array &q = *x[0], &k = *x[1];
   const tessera::AttentionForm form = tessera::AttentionForm::of_node(node);
   const auto bound = [&](int operand) { return static_cast<std::int64_t>(x[at(operand)]->data[0]); };
@@ -208,6 +208,11 @@ inline Array attention(const Node& node, const std::vector<const Array*>& x) {
                                                                                         ? bound(form.lower() + 1)
                                                                                     : form.causal ? 0
                                                                                                   : no_bound;
+  const auto bias_at = [&](Shape i) {
+    const Array& bias = *x[at(form.bias())];
+    for (std::size_t d = 0; d < 4; ++d) i[d] = std::min(i[d], bias.shape[d] - 1);
+    return is_mask ? (bias.at(i) != 0 ? 0 : -INFINITY) : bias.at(i);
+  };
   const int of = node.op == Op::attention_grad ? node.labels[1] : -1;
   const std::int64_t batch = q.shape[0], queries = q.shape[1], heads = q.shape[2], keys = k.shape[1];
   const std::int64_t width = q.shape[3], values = node.op == Op::attention_lse ? 0 : x[2]->shape[3];
@@ -222,6 +227,7 @@ inline Array attention(const Node& node, const std::vector<const Array*>& x) {
       score[at(static_cast<int>(s))] = 0;
       for (std::int64_t d = 0; d < width; ++d)
         score[at(static_cast<int>(s))] += scale * q.at({b, t, h, d}) * k.at({b, s, h, d});
+      if (form.biased) score[at(static_cast<int>(s))] += bias_at({b, h, t, s});
       // Masked by a finite number, as in the kernels.
       if (score[at(static_cast<int>(s))] < -1e29) score[at(static_cast<int>(s))] = -INFINITY;
     }

@@ -313,7 +313,10 @@ class Interpreter {
       case Op::attention_lse:
       case Op::attention:
       case Op::attention_grad:
-        return dense::attention(node, x);
+        return dense::attention(node, x, [&] {
+          const tessera::AttentionForm form = tessera::AttentionForm::of_node(node);
+          return form.biased && graph.operand_node(id, form.bias()).dtype == tessera::DType::bool_;
+        }());
       case Op::custom_call:
         return dense::custom_call(graph, id, x);
       case Op::constraint:

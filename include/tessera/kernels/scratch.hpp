@@ -17,6 +17,7 @@ enum class Scratch {
   panel_b,
   kept_values,
   attention,
+  attention_bias,
   wide_a,
   wide_b,
   sums,

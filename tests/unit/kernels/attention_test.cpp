@@ -2,7 +2,9 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -43,6 +45,15 @@ template <class T> struct Matrix {
   }
 };
 
+/// What is added to a score of operands of type T.
+template <class T> double added_to(const ScoreBias& bias, std::int64_t query, std::int64_t key) {
+  if (bias.data == nullptr) return 0;
+  const std::int64_t at = query * bias.query + key * bias.key;
+  using Number = tessera::computed_t<T>;
+  if (!bias.is_mask) return static_cast<double>(static_cast<const Number*>(bias.data)[at]);
+  return static_cast<const bool*>(bias.data)[at] ? 0 : -std::numeric_limits<double>::infinity();
+}
+
 /// The definition, in double: all weights at once.
 template <class T> struct Dense {
   std::vector<double> weight, out, lse, dq, dk, dv;
@@ -62,14 +73,14 @@ template <class T> struct Dense {
       for (std::int64_t j = from; j < seen; ++j) {
         double score = 0;
         for (std::int64_t c = 0; c < s.width; ++c) score += q.get(i, c) * k.get(j, c);
-        weight[at(i, j, s.keys)] = std::exp(score * s.scale);
+        weight[at(i, j, s.keys)] = std::exp(score * s.scale + added_to<T>(s.bias, i, j));
         total += weight[at(i, j, s.keys)];
       }
       if (seen > from) lse[static_cast<std::size_t>(i)] = std::log(total);
       double mean = 0;
       std::vector<double> slope(static_cast<std::size_t>(s.keys), 0);
       for (std::int64_t j = from; j < seen; ++j) {
-        const double p = weight[at(i, j, s.keys)] /= total;
+        const double p = weight[at(i, j, s.keys)] /= total > 0 ? total : 1;
         for (std::int64_t e = 0; e < s.value_width; ++e) {
           out[at(i, e, s.value_width)] += p * v.get(j, e);
           slope[static_cast<std::size_t>(j)] += g.get(i, e) * v.get(j, e);
@@ -253,6 +264,38 @@ TEST(Attention, ScoresBelowTheLeastAreMasked) {
   EXPECT_NEAR(lse.at(2, 0), std::log(70.0), 1e-5);
 }
 
+/// Shapes with a bias, and with a mask, of which some rows are false: with a row for each query, the same for all
+/// queries, the same for all keys, and transposed.
+template <class T, class F> void for_each_bias(AttentionShape shape, const F& f) {
+  using Number = tessera::computed_t<T>;
+  const std::int64_t row = shape.keys + 3;
+  std::vector<Number> numbers(static_cast<std::size_t>(std::max(shape.queries, row) * row));
+  const std::unique_ptr<bool[]> seen(new bool[numbers.size()]);
+  std::mt19937 random(7);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = static_cast<Number>(static_cast<double>(random() % 4096) / 1024 - 2);
+    seen[i] = random() % 3 != 0 && static_cast<std::int64_t>(i) / row % 5 != 2;
+    if (random() % 7 == 0) numbers[i] = static_cast<Number>(-1e30);
+  }
+  for (const auto& [query, key] : {std::pair(row, std::int64_t{1}), std::pair(std::int64_t{0}, std::int64_t{1}),
+                                   std::pair(row, std::int64_t{0}), std::pair(std::int64_t{1}, row)})
+    for (const bool is_mask : {false, true}) {
+      SCOPED_TRACE(testing::Message() << (is_mask ? "mask" : "bias") << " with strides " << query << " and " << key);
+      if (key == row && shape.queries > row) continue;
+      shape.bias = {is_mask ? static_cast<const void*>(seen.get()) : numbers.data(), query, key, is_mask};
+      f(shape);
+    }
+}
+
+TEST(Attention, BiasesAndMasksOfEachPair) {
+  for (const AttentionShape& shape :
+       {square<float>(1, 16, false), square<float>(70, 16, false), square<float>(200, 16, true),
+        AttentionShape{130, 300, 16, 8, 37, true, 0.25, 150}, AttentionShape{300, 65, 8, 16, 0, false, 0.25}}) {
+    for_each_bias<float>(shape, [](const AttentionShape& s) { check<float>(s, {3, 1}, 2); });
+    for_each_bias<double>(shape, [](const AttentionShape& s) { check<double>(s); });
+  }
+}
+
 TEST(Attention, NothingToSeeGivesZeros) {
   check<float>({20, 0, 16, 16, 0, false, 1});
   check<float>({20, 0, 16, 16, 0, true, 1});
@@ -392,6 +435,15 @@ void check_half(const AttentionShape& shape, const Layout& in = {}, std::int64_t
 
 void check_bf16(const AttentionShape& shape, const Layout& in = {}, std::int64_t parts = 1, double scale = 2) {
   check_half<tessera::bf16>(shape, in, parts, scale);
+}
+
+TEST(AttentionOfHalves, BiasesAndMasksOfEachPair) {
+  for (const AttentionShape& shape :
+       {square<float>(1, 16, false), square<float>(70, 16, false), square<float>(200, 16, true),
+        AttentionShape{130, 300, 16, 8, 37, true, 0.25, 150}, AttentionShape{300, 65, 8, 16, 0, false, 0.25}}) {
+    for_each_bias<tessera::bf16>(shape, [](const AttentionShape& s) { check_half<tessera::bf16>(s, {3, 1}, 2); });
+    for_each_bias<tessera::f16>(shape, [](const AttentionShape& s) { check_half<tessera::f16>(s); });
+  }
 }
 
 TEST(AttentionOfF16, TimesWindowsWidthsAndLayouts) {

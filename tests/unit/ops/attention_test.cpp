@@ -272,6 +272,35 @@ TEST(AttentionWithBias, AddsANumberToEachScore) {
       arguments, first_order);
 }
 
+// It is the attention node, also for masks that batches and heads share; second derivatives are also those of the bias.
+TEST(AttentionWithBias, IsComputedByTiles) {
+  std::vector<Array> arguments = cross;
+  arguments.push_back(random_array({2, 1, 3, 5}, 4));
+  arguments.push_back(random_array({1, 2, 1, 5}, 5));
+  const auto both = [](const auto& q, const auto& k, const auto& v, const auto& bias, const auto& numbers) {
+    const auto of_heads = ts::unsqueeze<0>(ts::unsqueeze<1>(ts::squeeze<0>(ts::squeeze<2>(numbers))));
+    const auto shared = ts::unsqueeze<1>(ts::squeeze<1>(bias));
+    return ts::attention(q, k, v, shared) * ts::causal_attention(q, k, v, of_heads, 0.5) +
+           ts::attention(q, k, v, ts::greater(shared, of_heads));
+  };
+  using F = std::decay_t<decltype(both)>;
+  EXPECT_EQ(units_of(trace<F, Tensor, Tensor, Tensor, Tensor, Tensor>(), ts::UnitKind::attention), 3);
+  const Array &bias = arguments[3], &numbers = arguments[4];
+  const double root = 1 / std::sqrt(2.0);
+  using Index = std::int64_t;
+  const Array one = expected_with(cross, root, [&](Index b, Index, Index t, Index s) { return bias.at({b, 0, t, s}); });
+  const Array two = expected_with(cross, 0.5, [&](Index, Index h, Index t, Index s) {
+    return s <= t ? numbers.at({0, h, 0, s}) : -INFINITY;
+  });
+  const Array three = expected_with(cross, root, [&](Index b, Index h, Index t, Index s) {
+    return bias.at({b, 0, t, s}) > numbers.at({0, h, 0, s}) ? 0 : -INFINITY;
+  });
+  Array want = three;
+  for (std::size_t i = 0; i < want.data.size(); ++i) want.data[i] += one.data[i] * two.data[i];
+  expect_near(apply<Tensor, Tensor, Tensor, Tensor, Tensor>(both, arguments), want, 1e-12);
+  check_gradient<Tensor, Tensor, Tensor, Tensor, Tensor>(both, arguments);
+}
+
 // A query without a key gives 0, and has gradients of 0.
 TEST(AttentionWithBias, MasksPairs) {
   std::vector<Array> arguments = cross;

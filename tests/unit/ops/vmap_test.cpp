@@ -223,6 +223,16 @@ TEST(Vmap, Attention) {
   expect_same<Float<5>, Float<4>>("of batches, with shared keys",
                                   [](const auto& q, const auto& k) { return ts::attention(q, k, k * 2.0); },
                                   ts::in_axes<0, same>, {batches, keys});
+  const auto biased = [](const auto& q, const auto& k, const auto& bias) {
+    const auto shared = ts::unsqueeze<0>(ts::select<0>(bias, 0));
+    return std::tuple(ts::attention(q, k, k * 2.0, bias), ts::attention(q, k, k, shared),
+                      ts::causal_attention(q, k, k, ts::greater(shared, 0.0)));
+  };
+  const Array biases = random_array({3, 2, 2, 4, 5}, 27), one = random_array({2, 2, 4, 5}, 28);
+  expect_same<Float<5>, Float<4>, Float<5>>("with a bias of each example", biased, ts::in_axes<0, same, 0>,
+                                            {batches, keys, biases});
+  expect_same<Float<5>, Float<4>, Float<4>>("with a bias of all examples", biased, ts::in_axes<0, same, same>,
+                                            {batches, keys, one});
 }
 
 struct Pair {

@@ -59,6 +59,36 @@ TEST(AttentionPlan, SplitQueriesGatherKeysAndReduceTheirGradients) {
   EXPECT_EQ(made.plan.count(ts::all_to_all), 0) << made.text();
 }
 
+/// The gradients of queries, keys and values with a mask of all heads.
+struct MaskedTraining {
+  constexpr auto operator()(const Cube& q, const Cube& k, const Cube& v, const ts::ShardedTensor<bool, 4>& mask,
+                            const ts::ShardedTensor<float, 2>& bias) const {
+    return ts::grad([&](const auto& all) {
+      const auto& [a, b, c] = all;
+      return ts::sum((ts::attention(a, b, c, mask) + ts::causal_attention(a, b, c, bias)) * a);
+    })(std::tuple(q, k, v));
+  }
+};
+
+// A mask is split as batch, heads and queries are.
+TEST(AttentionPlan, MasksAreReadByTiles) {
+  for (const ts::PartitionSpec& split : {ts::PartitionSpec{}, ts::PartitionSpec{"data", ts::none, "model"}}) {
+    const ts::Shape shape{4, 64, 8, 16};
+    const ts::PartitionSpec of_mask = split.entries.empty() ? split : ts::PartitionSpec{"data", "model"};
+    const Planned made(ts::Traced<MaskedTraining, Cube, Cube, Cube, ts::ShardedTensor<bool, 4>,
+                                  ts::ShardedTensor<float, 2>>::program(),
+                       mesh,
+                       {tensor(mesh, shape, split), tensor(mesh, shape, split), tensor(mesh, shape, split),
+                        tensor(mesh, {4, 8, 64, 64}, of_mask), tensor(mesh, {64, 64}, {})});
+    EXPECT_EQ(made.collectives(), "") << made.text();
+    EXPECT_EQ(steps_of(made, ts::UnitKind::attention), 4);
+    int masks = 0;
+    for (const ts::PlanValue& value : made.plan.main().values)
+      masks += ts::volume(value.shape) > 4 * 64 * 8 * 16 ? 1 : 0;
+    EXPECT_EQ(masks, 1) << "of all values only the mask is as large as scores\n" << made.text();
+  }
+}
+
 TEST(AttentionPlan, NothingAsLargeAsScoresIsStored) {
   const Planned made = plan_of({}, {});
   for (const ts::PlanValue& value : made.plan.main().values)

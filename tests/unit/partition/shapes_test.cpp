@@ -250,6 +250,15 @@ std::vector<ShapeCase> shape_cases() {
         need(a[2][0] == a[1][0] && a[2][1] == a[1][1] && a[2][2] == a[1][2]);
         return WideShape{a[0][0], a[0][1], a[0][2], a[2][3]};
       }));
+  all.push_back(shape_case<Float<4>, Float<4>, Float<4>, Float<3>>(
+      "attention with a bias",
+      [](const auto& q, const auto& k, const auto& v, const auto& bias) { return ts::attention(q, k, v, bias); },
+      [](Args a) {
+        need(a[0][0] == a[1][0] && a[0][2] == a[1][2] && a[0][3] == a[1][3]);
+        need(a[2][0] == a[1][0] && a[2][1] == a[1][1] && a[2][2] == a[1][2]);
+        need(a[3][0] == a[0][2] && a[3][1] == a[0][1] && a[3][2] == a[1][1]);
+        return WideShape{a[0][0], a[0][1], a[0][2], a[2][3]};
+      }));
   all.push_back(shape_case<Float<1>, Dim, Dim>(
       "arithmetic of sizes",
       [](const auto& x, const auto& m, const auto& n) {

@@ -125,6 +125,36 @@ TEST(Programs, AttentionWithABiasForEachPair) {
       38);
 }
 
+/// With biases and masks of each head, of a batch, and of all.
+constexpr auto masked_energy = [](const auto& x) {
+  const auto& [q, k, v, of_all, of_batch, of_pairs] = x;
+  const auto shared = ts::unsqueeze<1>(of_batch);
+  const auto y = ts::attention(q, k, v, ts::greater(of_all, -0.5)) + ts::causal_attention(q, k, v, shared) +
+                 ts::attention(q, k, v, ts::greater(shared, 0.3)) + ts::attention(q, k, v, of_pairs) +
+                 ts::attention(q, k, v, ts::less(of_pairs, 0.5), 0.5);
+  return std::tuple(energy(y), y);
+};
+using MaskedArguments = std::tuple<Tensor<4>, Tensor<4>, Tensor<4>, Tensor<4>, Tensor<3>, Tensor<2>>;
+
+TEST(Programs, GradientsOfAttentionWithMasks) {
+  expect_equal_on_all_meshes<MaskedArguments>(
+      with_gradient(masked_energy),
+      {.arguments = {values("bthe"), values("bshe"), values("bshv"), values("bhts"), values("bts"), values("ts")},
+       .cases = 40,
+       .tolerance = 5e-5},
+      40);
+}
+
+TEST(Programs, LongAttentionWithMasks) {
+  expect_equal_on_all_meshes<MaskedArguments>(
+      with_gradient(masked_energy),
+      {.arguments = {values("bthe"), values("bshe"), values("bshv"), values("bhts"), values("bts"), values("ts")},
+       .cases = 3,
+       .tolerance = 1e-4,
+       .extents = {{'b', {1}}, {'t', {330, 540}}, {'s', {300, 530}}, {'h', {1, 2}}, {'e', {8}}, {'v', {6}}}},
+      41);
+}
+
 // A key drops the same weights on every mesh, split however its operands are: a weight that is dropped in one and not
 // in another would be a difference of its size.
 TEST(Programs, DropoutOfAttentionWeights) {

@@ -236,6 +236,14 @@ TEST(Compiled, NamesTheOperationTheShapesAndTheLineOfAnError) {
   expect_error(  // of the operands that the user gave
       ts::errc::shape_mismatch, [&] { t(query, key); },
       "differ in batch, time or heads: f32[1,2,2,4] x f32[1,3,2,4] x f32[1,2,2,4] at", here(attended));
+  constexpr int masked = __LINE__ + 1;
+  constexpr auto with_mask = ts::compile([](auto q, auto k, auto mask) { return ts::attention(q, k, k, mask); });
+  const auto mask = ts::ones<float>({2, 2}, mesh());
+  expect_error(
+      ts::errc::shape_mismatch, [&] { with_mask(query, key, mask); },
+      "a bias or mask is not of [batch, heads, time, keys] of queries and keys: f32[1,2,2,4] x f32[1,3,2,4] x "
+      "f32[1,1,2,2] at",
+      here(masked));
 }
 
 TEST(Compiled, ChecksIndicesOfLookups) {

@@ -101,7 +101,10 @@ template <class T> void expect_autocast_of_attention(double tolerance) {
     return ts::autocast<T>([](const auto& all) {
       const auto& [q, k, v] = all;
       const auto y = ts::attention(q, k, v), z = ts::causal_attention(q, k, v);
-      return std::tuple(energy(y, z), y, z, ts::band_attention(q, k, v, 2, 1, 0));
+      const auto scores = ts::einsum<"bthe,bshe->bhts">(q, k);
+      const auto band = ts::band_attention(q, k, v, 2, 1, 0);
+      const auto masked = ts::causal_attention(q, k, v, ts::greater(scores, 0.0));
+      return std::tuple(energy(y, z, masked), y, z, band, masked, ts::attention(q, k, v, scores));
     })(floats);
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<4>, Tensor<4>, Tensor<4>>>(

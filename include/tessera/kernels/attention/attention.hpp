@@ -14,6 +14,13 @@
 
 namespace tessera::kernels {
 
+/// What is added to the scores of a head. Strides are 0 where all queries or keys have the same.
+struct ScoreBias {
+  const void* data = nullptr;  ///< numbers of the type of scores, or if `is_mask` bools, true where a query attends
+  std::int64_t query = 0, key = 0;
+  bool is_mask = false;
+};
+
 /// Attention of one head: queries [queries, width], keys [keys, width], values [keys, value_width]. A query attends to
 /// all keys, or if `causal` to those in a band: from `span` keys before its position up to its position.
 struct AttentionShape {
@@ -24,6 +31,7 @@ struct AttentionShape {
   bool causal = false;              ///< a query attends to the keys up to its own position
   double scale = 1;                 ///< factor of the product of a query and a key
   std::int64_t span = no_limit;     ///< keys before its own position to which a causal query attends; -1: to no key
+  ScoreBias bias{};
 
   /// Number of keys to which queries [0, end) attend.
   constexpr std::int64_t visible(std::int64_t end) const {
@@ -137,17 +145,60 @@ HeadRows<const T> adjacent_rows(const HeadRows<const T>& rows, std::int64_t firs
   return {room, columns, 1};
 }
 
+/// to[c] += from[c] for c in [begin, end), whole registers.
+template <class T> void add_row(T* to, const T* from, std::int64_t begin, std::int64_t end) {
+  using Batch = xsimd::batch<T>;
+  for (std::int64_t c = begin; c < end; c += static_cast<std::int64_t>(Batch::size))
+    (Batch::load_aligned(to + c) + Batch::load_aligned(from + c)).store_aligned(to + c);
+}
+
+/// The bias of queries [query, query + columns) and keys [key, key + keys), [keys, queries] with row stride
+/// attention_queries: a masked score where a mask is false. Null without a bias. Valid until the next call of this
+/// thread.
+template <class T>
+const T* bias_tile(const AttentionShape& shape, std::int64_t query, std::int64_t columns, std::int64_t key,
+                   std::int64_t keys) {
+  const ScoreBias& bias = shape.bias;
+  if (bias.data == nullptr) return nullptr;
+  constexpr std::int64_t row = attention_queries;
+  T* const tile = thread_scratch<Scratch::attention_bias, T>(static_cast<std::size_t>(2 * row * attention_keys));
+  const std::int64_t count = std::min(columns, shape.queries - query), first = query * bias.query + key * bias.key;
+  if (!bias.is_mask) {
+    transpose_tile<T>(tile, row, static_cast<const T*>(bias.data) + first, bias.query, bias.key, count, keys, columns,
+                      T(1));
+    return tile;
+  }
+  // Branches would be mispredicted. Of constant length, the loop is vectorised.
+  T* const numbers = tile + row * attention_keys;
+  const auto masked = [](bool is_seen) { return (static_cast<T>(is_seen) - T(1)) * T(-10 * least_score); };
+  for (std::int64_t c = 0; c < count; ++c) {
+    const bool* const seen = static_cast<const bool*>(bias.data) + first + c * bias.query;
+    T* const to = numbers + c * attention_keys;
+    if (bias.key == 1 && keys == attention_keys)
+      for (std::int64_t i = 0; i < attention_keys; ++i) to[i] = masked(seen[i]);
+    else
+      for (std::int64_t i = 0; i < keys; ++i) to[i] = masked(seen[i * bias.key]);
+  }
+  transpose_tile<T>(tile, row, numbers, attention_keys, 1, count, keys, columns, T(1));
+  return tile;
+}
+
 /// scores = keys * queries of a tile, [keys, queries] with queries along lanes; -inf where masked. `keys` are the rows
-/// from position `key` on.
+/// from position `key` on. With a bias, that is added.
 template <class T>
 void attention_scores(T* scores, const AttentionShape& shape, const KeySteps& tile, std::int64_t query,
                       std::int64_t registers, std::int64_t key, const HeadRows<const T>& keys, const T* queries) {
   constexpr auto lanes = static_cast<std::int64_t>(xsimd::batch<T>::size);
+  const std::int64_t all_keys = tile.size == 0 ? 0 : tile.steps[tile.size - 1].first + tile.steps[tile.size - 1].count;
+  const T* const bias = bias_tile<T>(shape, query, registers * lanes, key, all_keys);
   for (int s = 0; s < tile.size; ++s) {
     const KeyStep& step = tile.steps[s];
     T* to = scores + step.first * attention_queries;
     tile_product<T>(to + step.begin, attention_queries, {keys.at(step.first), keys.row, keys.col}, queries + step.begin,
                     attention_queries, step.count, registers - step.begin / lanes, shape.width, false);
+    for (std::int64_t i = 0; bias != nullptr && i < step.count; ++i)
+      add_row<T>(to + i * attention_queries, bias + (step.first + i) * attention_queries, step.begin,
+                 registers * lanes);
     for (std::int64_t i = 0; step.masked && i < step.count; ++i) {
       // Queries before `unseen` do not attend to this key yet, those from `passed` on no longer.
       const std::int64_t own = key + step.first + i - shape.first_position - query, all = registers * lanes;

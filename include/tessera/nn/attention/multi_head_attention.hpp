@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cmath>
-#include <cstdint>
 #include <tuple>
 
 #include <tessera/base/dtype.hpp>
@@ -13,13 +12,10 @@
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/graph/trace/require_trace.hpp>
-#include <tessera/graph/trace/settle.hpp>
-#include <tessera/nn/attention/dropped_weights.hpp>
+#include <tessera/nn/attention/attention_forms.hpp>
 #include <tessera/nn/attention/kv_cache.hpp>
 #include <tessera/nn/dropout.hpp>
 #include <tessera/nn/linear.hpp>
-#include <tessera/ops/attention/attention.hpp>
-#include <tessera/ops/attention/band_attention.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/random.hpp>
@@ -35,108 +31,55 @@ namespace tessera::nn {
 ///     attention(x, memory)                // cross attention, to memory [batch, keys, features]
 ///     attention.masked(x, memory, mask)   // to the keys where mask [batch, keys] is true; 0 if there is none
 ///     attention.biased(x, memory, bias)   // with a bias or mask [batch, heads, time, keys] or less, see ts::attention
+///     attention.windowed(x, before, after)   // of position p to those from p - before to p + after
 ///     attention.cached(x, cache, position)   // causal, with a cache of the positions before, as that of nn::Attention
 /// Instead of the memory you can pass its keys and values, `attention.keys_and_values(memory)`, a KvCache that is
 /// computed once for all tokens that attend to the memory. `Projection` is the type of the linear layers, such as
 /// LoraLinear or your own.
 ///
-/// In training, each of these functions except `cached` takes an nn::layer_dropout as its last argument, which drops
-/// attention probabilities, as `dropout` of PyTorch: `attention.causal(x, ts::nn::layer_dropout(0.1, key))`. The
-/// probabilities are then stored, see ts::attention_dropout.
-/// PyTorch's parameters: the rows of `in_proj_weight` are the transposes of the weights of query, key and value, in
-/// this order. Communication: with split columns of these weights, heads are split, and the result is all-reduced.
-/// Errors: not_divisible unless the number of heads divides the features. Source: Vaswani et al., 1706.03762.
+/// In training, each of these functions except `windowed` and `cached` takes an nn::layer_dropout as its last argument,
+/// which drops attention probabilities, as `dropout` of PyTorch: `attention.causal(x, ts::nn::layer_dropout(0.1,
+/// key))`. The probabilities are then stored, see ts::attention_dropout. PyTorch's parameters: the rows of
+/// `in_proj_weight` are the transposes of the weights of query, key and value, in this order. Communication: with split
+/// columns of these weights, heads are split, and the result is all-reduced. Errors: not_divisible unless the number of
+/// heads divides the features. Source: Vaswani et al., 1706.03762.
 template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias>> struct MultiHeadAttention {
   Projection query, key, value;  ///< [features, heads * width]
   Projection out;                ///< [heads * width, features]
   Dim heads;
 
   static constexpr std::array field_names{"query", "key", "value", "out", "heads"};
-  constexpr auto operator()(const auto& x, Here at = Here::current()) const { return (*this)(x, x, at); }
-  constexpr auto operator()(const auto& x, const auto& memory, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory))));
+  template <detail::DropsWeights Drop = detail::NoDropout>
+  constexpr auto operator()(const auto& x, const Drop& drop = {}, Here at = Here::current()) const {
+    return detail::attend_to_all(*this, x, x, drop, at);
   }
-  template <class U>
-  constexpr auto operator()(const auto& x, const KvCache<U>& memory, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return merged(tessera::attention(split(query(x)), memory.keys, memory.values));
-  }
-  constexpr auto causal(const auto& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return merged(causal_attention(split(query(x)), split(key(x)), split(value(x))));
-  }
-  constexpr auto causal(const auto& x, const auto& mask, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return merged(
-        biased_attention(split(query(x)), split(key(x)), split(value(x)), key_padding_bias<T>(mask), unlimited, 0));
-  }
-  constexpr auto masked(const auto& x, const auto& memory, const auto& mask, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return merged(biased_attention(split(query(x)), split(key(memory)), split(value(memory)), key_padding_bias<T>(mask),
-                                   unlimited, unlimited));
-  }
-  template <class U>
-  constexpr auto masked(const auto& x, const KvCache<U>& memory, const auto& mask, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return merged(
-        biased_attention(split(query(x)), memory.keys, memory.values, key_padding_bias<T>(mask), unlimited, unlimited));
-  }
-  constexpr auto biased(const auto& x, const auto& memory, const auto& bias, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory)), bias));
-  }
-  template <class Rate, class Key, std::uint32_t S>
-  constexpr auto operator()(const auto& x, const LayerDropout<Rate, Key, S>& drop, Here at = Here::current()) const {
-    return (*this)(x, x, drop, at);
-  }
-  template <class Rate, class Key, std::uint32_t S>
-  constexpr auto operator()(const auto& x, const auto& memory, const LayerDropout<Rate, Key, S>& drop,
+  template <class Memory, class Drop = detail::NoDropout>
+    requires(!detail::DropsWeights<Memory>)
+  constexpr auto operator()(const auto& x, const Memory& memory, const Drop& drop = {},
                             Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return detail::kept_or_dropped(
-        drop, [&] { return (*this)(x, memory, at); },
-        [&] {
-          return merged(
-              tessera::attention(split(query(x)), split(key(memory)), split(value(memory)), detail::of_weights(drop)));
-        });
+    return detail::attend_to_all(*this, x, memory, drop, at);
   }
-  template <class Rate, class Key, std::uint32_t S>
-  constexpr auto causal(const auto& x, const LayerDropout<Rate, Key, S>& drop, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return detail::kept_or_dropped(
-        drop, [&] { return causal(x, at); },
-        [&] {
-          return merged(causal_attention(split(query(x)), split(key(x)), split(value(x)), detail::of_weights(drop)));
-        });
+  template <detail::DropsWeights Drop = detail::NoDropout>
+  constexpr auto causal(const auto& x, const Drop& drop = {}, Here at = Here::current()) const {
+    return detail::attend_causally(*this, x, drop, at);
   }
-  template <class Rate, class Key, std::uint32_t S>
-  constexpr auto causal(const auto& x, const auto& mask, const LayerDropout<Rate, Key, S>& drop,
+  template <class Mask, class Drop = detail::NoDropout>
+    requires(!detail::DropsWeights<Mask>)
+  constexpr auto causal(const auto& x, const Mask& mask, const Drop& drop = {}, Here at = Here::current()) const {
+    return detail::attend_where<true>(*this, x, x, mask, drop, at);
+  }
+  template <class Drop = detail::NoDropout>
+  constexpr auto masked(const auto& x, const auto& memory, const auto& mask, const Drop& drop = {},
                         Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return detail::kept_or_dropped(
-        drop, [&] { return causal(x, mask, at); },
-        [&] {
-          return merged(causal_attention(split(query(x)), split(key(x)), split(value(x)), detail::of_weights(drop),
-                                         of_keys(mask)));
-        });
+    return detail::attend_where<false>(*this, x, memory, mask, drop, at);
   }
-  template <class Rate, class Key, std::uint32_t S>
-  constexpr auto masked(const auto& x, const auto& memory, const auto& mask, const LayerDropout<Rate, Key, S>& drop,
+  template <class Drop = detail::NoDropout>
+  constexpr auto biased(const auto& x, const auto& memory, const auto& bias, const Drop& drop = {},
                         Here at = Here::current()) const {
-    return detail::kept_or_dropped(
-        drop, [&] { return masked(x, memory, mask, at); }, [&] { return biased(x, memory, of_keys(mask), drop, at); });
+    return detail::attend_with_bias(*this, x, memory, bias, drop, at);
   }
-  template <class Rate, class Key, std::uint32_t S>
-  constexpr auto biased(const auto& x, const auto& memory, const auto& bias, const LayerDropout<Rate, Key, S>& drop,
-                        Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return detail::kept_or_dropped(
-        drop, [&] { return biased(x, memory, bias, at); },
-        [&] {
-          return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory)),
-                                           detail::of_weights(drop), bias));
-        });
+  constexpr auto windowed(const auto& x, const auto& before, const auto& after, Here at = Here::current()) const {
+    return detail::attend_in_window(*this, x, before, after, at);
   }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
@@ -146,17 +89,18 @@ template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias
     return std::tuple(merged(std::get<0>(made)), std::get<1>(made));
   }
   template <class Memory> constexpr auto keys_and_values(const Memory& memory, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, memory);
-    return KvCache<typename Memory::element>{tessera::detail::settle(split(key(memory))),
-                                             tessera::detail::settle(split(value(memory)))};
+    return detail::stored_keys_and_values(*this, memory, at);
   }
 
   constexpr auto split(const auto& x) const { return rearrange<"b t (h e) -> b t h e">(x, len<"h">(heads)); }
   constexpr auto merged(const auto& x) const { return out(rearrange<"b t h e -> b t (h e)">(x)); }
-
- private:
-  /// A mask [batch, keys] for all heads and queries.
-  static constexpr auto of_keys(const auto& mask) { return unsqueeze<1>(unsqueeze<1>(mask)); }
+  // For the functions that this layer shares with GroupedQueryAttention.
+  static constexpr bool grouped = false;
+  constexpr auto queries(const auto& x) const { return split(query(x)); }
+  constexpr auto known(const auto& memory) const { return std::tuple(split(key(memory)), split(value(memory))); }
+  template <class U> constexpr auto known(const KvCache<U>& memory) const {
+    return std::tuple(memory.keys, memory.values);
+  }
 };
 
 namespace detail {

@@ -13,7 +13,7 @@
 #include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/graph/trace/require_trace.hpp>
 #include <tessera/graph/trace/stack.hpp>
-#include <tessera/nn/attention/dropped_weights.hpp>
+#include <tessera/nn/attention/attention_forms.hpp>
 #include <tessera/nn/attention/kv_cache.hpp>
 #include <tessera/nn/dropout.hpp>
 #include <tessera/nn/embedding.hpp>
@@ -21,7 +21,6 @@
 #include <tessera/nn/mlp.hpp>
 #include <tessera/nn/normalization/rms_norm.hpp>
 #include <tessera/nn/transformer/block.hpp>
-#include <tessera/ops/attention/attention.hpp>
 #include <tessera/ops/attention/rotary_embedding.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 
@@ -29,13 +28,17 @@
 
 namespace tessera::nn {
 
-/// Causal grouped-query self-attention of x [batch, time, features], with a result of the same shape, and with rotary
-/// embeddings in the layout of Hugging Face, which the options `rotary` scale for long contexts. Each head of keys and
-/// values serves heads / key_heads consecutive heads of queries.
+/// Grouped-query attention of x [batch, time, features], with a result of the same shape, and with rotary embeddings in
+/// the layout of Hugging Face, which the options `rotary` scale for long contexts. Each head of keys and values serves
+/// heads / key_heads consecutive heads of queries.
 ///
-///     attention(x)                           // positions 0, 1, ...
+///     attention(x)                           // causal
 ///     attention(x, layer_dropout(rate, key)) // in training: drops weights after the softmax
+///     attention(x, x)                        // to all positions of x
 ///     attention.cached(x, cache, position)   // positions from `position` on; gives (result, new cache)
+/// The functions `causal`, `masked`, `biased`, `windowed` and `keys_and_values` are those of MultiHeadAttention, and
+/// take the same arguments. Positions of x and of a memory, each from 0, are rotated; with ts::NoRotary none are.
+///
 /// `cached` writes the keys and values of x into the cache and attends to all positions up to each token, so results
 /// are those of `attention` of all positions at once. The position is a Scalar, so that every step runs the same plan,
 /// or an integer tensor of rank 0, such as the index of a ts::fori_loop or a slice of the xs of a ts::scan; then keys
@@ -51,38 +54,67 @@ struct GroupedQueryAttention {
   Positions rotary;
 
   static constexpr std::array field_names{"query", "key", "value", "out", "heads", "key_heads", "rotary"};
-  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return merged(attend(x));
+  template <detail::DropsWeights Drop = detail::NoDropout>
+  constexpr auto operator()(const auto& x, const Drop& drop = {}, Here at = Here::current()) const {
+    return detail::attend_causally(*this, x, drop, at);
   }
-  template <class Rate, class Key>
-  constexpr auto operator()(const auto& x, const LayerDropout<Rate, Key>& drop, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return detail::kept_or_dropped(
-        drop, [&] { return merged(attend(x)); }, [&] { return merged(attend(x, detail::of_weights(drop))); });
+  template <class Memory, class Drop = detail::NoDropout>
+    requires(!detail::DropsWeights<Memory>)
+  constexpr auto operator()(const auto& x, const Memory& memory, const Drop& drop = {},
+                            Here at = Here::current()) const {
+    return detail::attend_to_all(*this, x, memory, drop, at);
+  }
+  template <detail::DropsWeights Drop = detail::NoDropout>
+  constexpr auto causal(const auto& x, const Drop& drop = {}, Here at = Here::current()) const {
+    return detail::attend_causally(*this, x, drop, at);
+  }
+  template <class Mask, class Drop = detail::NoDropout>
+    requires(!detail::DropsWeights<Mask>)
+  constexpr auto causal(const auto& x, const Mask& mask, const Drop& drop = {}, Here at = Here::current()) const {
+    return detail::attend_where<true>(*this, x, x, mask, drop, at);
+  }
+  template <class Drop = detail::NoDropout>
+  constexpr auto masked(const auto& x, const auto& memory, const auto& mask, const Drop& drop = {},
+                        Here at = Here::current()) const {
+    return detail::attend_where<false>(*this, x, memory, mask, drop, at);
+  }
+  template <class Drop = detail::NoDropout>
+  constexpr auto biased(const auto& x, const auto& memory, const auto& bias, const Drop& drop = {},
+                        Here at = Here::current()) const {
+    return detail::attend_with_bias(*this, x, memory, bias, drop, at);
+  }
+  constexpr auto windowed(const auto& x, const auto& before, const auto& after, Here at = Here::current()) const {
+    return detail::attend_in_window(*this, x, before, after, at);
   }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
     tessera::detail::require_trace("cached", "the layer", Source::from(at), *this, x, cache);
     const tessera::detail::LayerCall call(at, x);
-    const auto q = rotary_embedding(split(query(x), heads), position, rotary);
-    const auto k = rotary_embedding(split(key(x), key_heads), position, rotary);
-    const auto v = split(value(x), key_heads);
-    const auto made = detail::cached_attention<true>(q, k, v, cache, position);
+    const auto q = queries(x, position);
+    const auto of_x = known(x, position);
+    const auto made = detail::cached_attention<true>(q, std::get<0>(of_x), std::get<1>(of_x), cache, position);
     return std::tuple(merged(std::get<0>(made)), std::get<1>(made));
+  }
+  template <class Memory> constexpr auto keys_and_values(const Memory& memory, Here at = Here::current()) const {
+    return detail::stored_keys_and_values(*this, memory, at);
   }
 
   constexpr auto split(const auto& x, const Dim& count) const {
     return rearrange<"b t (h e) -> b t h e">(x, len<"h">(count));
   }
   constexpr auto merged(const auto& x) const { return out(rearrange<"b t h e -> b t (h e)">(x)); }
-
- private:
-  constexpr auto attend(const auto& x, const auto&... dropout) const {
-    const auto q = rotary_embedding(split(query(x), heads), 0, rotary);    // [B, T, H, E]
-    const auto k = rotary_embedding(split(key(x), key_heads), 0, rotary);  // [B, T, K, E]
-    const auto v = split(value(x), key_heads);
-    return causal_attention(q, repeat_heads(k, q), repeat_heads(v, q), dropout...);
+  // For the functions that this layer shares with MultiHeadAttention.
+  static constexpr bool grouped = true;
+  constexpr auto queries(const auto& x, const auto& position) const {  // [B, T, H, E]
+    return rotary_embedding(split(query(x), heads), position, rotary);
+  }
+  constexpr auto queries(const auto& x) const { return queries(x, 0); }
+  constexpr auto known(const auto& x, const auto& position) const {  // [B, T, K, E]
+    return std::tuple(rotary_embedding(split(key(x), key_heads), position, rotary), split(value(x), key_heads));
+  }
+  constexpr auto known(const auto& memory) const { return known(memory, 0); }
+  template <class U> constexpr auto known(const KvCache<U>& memory) const {
+    return std::tuple(memory.keys, memory.values);
   }
 };
 

@@ -35,9 +35,9 @@ struct AttentionNodes {
     const Value width = build::cast(build::extent(q.at(context.source), 3), DType::f64);
     return build::rsqrt(width);
   }
-  /// The output; `lower` and `upper` are null unless the form is banded.
+  /// The output; `lower` and `upper` are null unless the form is banded, and `bias` unless it is biased.
   static constexpr Value make(Value context, AttentionForm form, Value q, Value k, Value v, Value scale, Value lower,
-                              Value upper) {
+                              Value upper, Value bias = {}) {
     const DType given = q.dtype();
     q = build::product_operand(q.at(context.source)), k = build::product_operand(k), v = build::product_operand(v);
     if (q.rank() != 4)
@@ -45,7 +45,8 @@ struct AttentionNodes {
     check_static_dims(q, k.node(), v.node());
     scale = build::cast(scale, computed_as(q.dtype()));
     if (form.banded) lower = build::cast(lower, DType::i64), upper = build::cast(upper, DType::i64);
-    const Value lse = logarithms(form, q, k, scale, lower, upper);
+    if (form.biased && bias.dtype() != DType::bool_) bias = build::cast(bias, computed_as(q.dtype()));
+    const Value lse = logarithms(form, q, k, scale, lower, upper, bias);
     form.result = AttentionResult::output;
     const Node made{.op = Op::attention,
                     .dtype = q.dtype(),
@@ -53,11 +54,12 @@ struct AttentionNodes {
                     .singletons = static_cast<std::uint8_t>(singletons_of(q.node(), {0, 1, 2}) |
                                                             (v.is_singleton(3) ? 1u << 3 : 0u)),
                     .labels = form.pack()};
-    return build::cast(with_host_scalars(made, {q.id, k.id, v.id, lse.id}, q, form, scale, lower, upper), given);
+    return build::cast(with_scalars(made, {q.id, k.id, v.id, lse.id}, q, form, scale, lower, upper, bias), given);
   }
   /// The logarithms of the sums of exponentials of all scores of a query, [batch, heads, time]. With bf16 or f16
   /// operands they, the scale and the gradients are f32.
-  static constexpr Value logarithms(AttentionForm form, Value q, Value k, Value scale, Value lower, Value upper) {
+  static constexpr Value logarithms(AttentionForm form, Value q, Value k, Value scale, Value lower, Value upper,
+                                    Value bias = {}) {
     form.result = AttentionResult::logarithms;
     q = build::product_operand(q), k = build::product_operand(k);
     const Node made{.op = Op::attention_lse,
@@ -65,7 +67,7 @@ struct AttentionNodes {
                     .rank = 3,
                     .singletons = singletons_of(q.node(), {0, 2, 1}),
                     .labels = form.pack()};
-    return with_host_scalars(made, {q.id, k.id}, q, form, scale, lower, upper);
+    return with_scalars(made, {q.id, k.id}, q, form, scale, lower, upper, bias);
   }
 
  private:
@@ -77,11 +79,12 @@ struct AttentionNodes {
     }
     return static_cast<std::uint8_t>(singletons);
   }
-  static constexpr Value with_host_scalars(const Node& made, std::initializer_list<std::int32_t> tensors, Value like,
-                                           const AttentionForm& form, Value scale, Value lower, Value upper) {
-    std::int32_t operands[7]{};
+  static constexpr Value with_scalars(const Node& made, std::initializer_list<std::int32_t> tensors, Value like,
+                                      const AttentionForm& form, Value scale, Value lower, Value upper, Value bias) {
+    std::int32_t operands[8]{};
     int arity = 0;
     for (std::int32_t tensor : tensors) operands[arity++] = tensor;
+    if (form.biased) operands[arity++] = bias.id;
     if (form.banded) operands[arity++] = lower.id, operands[arity++] = upper.id;
     operands[arity++] = scale.id;
     return like.make(made, operands, arity);
@@ -106,6 +109,15 @@ template <bool Causal> struct AttentionTag : AttentionNodes {
   }
 };
 
+/// A bias or mask [..., time, keys] for queries q. If there is one query in every call, as in a step of generation, the
+/// dim of queries has static extent 1 in the result, and so in the bias.
+constexpr Value of_queries(Value bias, const Value& q) {
+  const int times = bias.rank() - 2;
+  if (q.rank() != 4 || !q.is_singleton(1) || bias.is_singleton(times)) return bias;
+  const Value one = bias.integer(1, DType::i64);
+  return build::slice(bias, times, one - build::extent(bias, times), one, MadeBy::squeeze);
+}
+
 /// Attention by products and a softmax, which stores the weights of all pairs of a query and a key: with a bias or a
 /// mask, unless that is null, and with weights that `drop` changes.
 template <bool Causal, class Drop>
@@ -118,12 +130,7 @@ constexpr Value attention_by_products(Value context, Value q, Value k, Value v, 
   Value scores =
       build::cast(build::einsum(q, k, EinsumText("bthe,bshe->bhts").labels), wide) * build::cast(scale, wide);
   const bool has_bias = bias.module != nullptr;
-  // If there is one query in every call, as in a step of generation, the dim of queries of the result has static extent
-  // 1 too.
-  if (const int times = has_bias ? bias.rank() - 2 : 0; has_bias && q.is_singleton(1) && !bias.is_singleton(times)) {
-    const Value one = bias.integer(1, DType::i64);
-    bias = build::slice(bias.at(context.source), times, one - build::extent(bias, times), one, MadeBy::squeeze);
-  }
+  if (has_bias) bias = of_queries(bias.at(context.source), q);
   const bool is_mask = has_bias && bias.dtype() == DType::bool_;
   if (has_bias && !is_mask) bias = build::cast(bias, wide), scores = scores + bias;
   const Value none = !has_bias || is_mask ? bias : build::less(bias, bias.number(-1e29));
@@ -156,6 +163,14 @@ template <bool Causal> struct AttentionWithBiasTag {
     return emit(context, q, k, v, bias, AttentionNodes::default_scale(context, q));
   }
   static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value scale) {
+    bias = of_queries(bias.at(context.source), q);
+    const auto fits = [&](int dim, bool one) { return bias.is_singleton(dim) || !one; };
+    if (q.rank() == 4 && k.rank() == 4 && bias.rank() <= 4) {
+      bias = build::insert_singletons(bias, (1u << (4 - bias.rank())) - 1, 4);
+      if (fits(0, q.is_singleton(0)) && fits(1, q.is_singleton(2)) && fits(3, k.is_singleton(1)))
+        return AttentionNodes::make(context, {.causal = Causal, .biased = true}, q, k, v, scale, {}, {}, bias);
+    }
+    // A bias of more batches or heads than queries and keys have.
     return attention_by_products<Causal>(context, q, k, v, bias, scale, [](const Value& weights) { return weights; });
   }
 };
@@ -215,14 +230,14 @@ constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Scale&
 /// attends to, as attn_mask of F.scaled_dot_product_attention: [batch, heads, time, keys], [heads, time, keys] or
 /// [time, keys], with a dim of static extent 1 (ts::unsqueeze) where all batches or heads have the same. A bias below
 /// -1e29 masks its key; a query that has no key gives 0. For a bias of each key, the same for all queries, there is
-/// ts::biased_attention, which stores no scores.
+/// also ts::biased_attention. For the keys of a window, ts::band_attention skips the tiles outside of it.
 ///
 ///     ts::attention(q, k, v, mask), ts::causal_attention(q, k, v, bias, 1.0)
-/// The user's bias has a number for each query and key, so this is no operation of its own but products and a softmax.
-/// Memory: scores and weights of all heads, [batch, heads, time, keys], of f32 for bf16 and f16 operands; a gradient
-/// keeps the weights. ts::checkpoint computes them again instead. Gradients: also of the bias. Weights are rounded to
-/// bf16 or f16 for the product with the values. Errors: shape_mismatch. Communication: none for split batch, heads and
-/// query times.
+/// Scores are never in memory as a whole: the bias is added tile by tile, forward and backward. A bias of bf16 or f16
+/// is converted to f32 first, in its own shape. Gradients: also of the bias; this one, only where it is wanted, stores
+/// scores of all heads, [batch, heads, time, keys], as does a bias of more batches or heads than queries and keys,
+/// whose dim has static extent 1. Errors: shape_mismatch. Communication: none for split batch, heads and query times;
+/// the bias is split with them.
 template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorOperand Bias>
 constexpr auto attention(const Q& q, const K& k, const V& v, const Bias& bias, Here at = Here::current()) {
   return call<detail::AttentionWithBiasTag<false>>(Source::from(at), q, k, v, bias);
@@ -254,7 +269,7 @@ template <class Rate, class Key, std::uint32_t Stream> struct AttentionDropout {
 ///
 ///     ts::attention(q, k, v, ts::attention_dropout(0.1, key))
 ///     ts::causal_attention(q, k, v, ts::attention_dropout(0.1, key), bias, 1.0)   // also with a bias, a scale
-/// As attention with a bias, this is products and a softmax, which store the weights: memory of [batch, heads, time,
+/// This is products and a softmax, which store the weights: memory of [batch, heads, time,
 /// keys] several times, where attention without dropout has none. A weight is dropped by the key and its index, so the
 /// results are the same on every mesh. Communication: none for split batch, heads and query times.
 template <std::uint32_t Stream = 0, NumberOperand Rate, class Key>

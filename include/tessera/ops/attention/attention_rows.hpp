@@ -28,7 +28,7 @@ namespace attention_factor {
 inline constexpr std::int8_t batch = 0, heads = 1, queries = 2, keys = 3, width = 4, value_width = 5;
 }
 
-/// Checks the shapes q [b, t, h, d], k [b, s, h, d], v [b, s, h, e].
+/// Checks the shapes q [b, t, h, d], k [b, s, h, d], v [b, s, h, e], bias [b, h, t, s].
 constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
   const Shape &q = c.operand(0), &k = c.operand(1);
   const int given = has_values ? 3 : 2;  // the others are made by ts::attention
@@ -37,6 +37,13 @@ constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
     fail_shapes(c, "queries and keys differ in heads; ts::repeat_heads(k, q) repeats those of keys", "attention",
                 given);
   if (q[3] != k[3]) fail_shapes(c, "queries and keys differ in width", "attention", given);
+  if (const AttentionForm form = AttentionForm::of_node(c.node()); form.biased && !has_values) {
+    const Node& bias = c.graph.operand_node(c.id, form.bias());
+    const std::int64_t wanted[] = {q[0], q[2], q[1], k[1]};
+    for (int d = 0; d < 4; ++d)
+      if (!bias.is_singleton(d) && c.operand(form.bias())[d] != wanted[d])
+        fail_shapes(c, "a bias or mask is not of [batch, heads, time, keys] of queries and keys", "attention", 3);
+  }
   if (!has_values) return;
   const Shape& v = c.operand(2);
   if (v[0] != k[0] || v[1] != k[1] || v[2] != k[2])
@@ -72,6 +79,7 @@ constexpr void attention_sharding(const GraphView& graph, int id, FactorRule& ru
   const auto like_out = [&](const Node& x) { return dims_of(x, {batch, queries, heads, value_width}); };
   const auto like_lse = [&](const Node& x) { return dims_of(x, {batch, heads, queries}); };
   const auto operand = [&](int i) -> const Node& { return graph.operand_node(id, i); };
+  const AttentionForm form = AttentionForm::of_node(node);
   rule.operands = {like_q(operand(0)), like_k(operand(1))};
   if (node.op == Op::attention_lse) {
     rule.result = like_lse(node);
@@ -84,25 +92,31 @@ constexpr void attention_sharding(const GraphView& graph, int id, FactorRule& ru
       rule.operands.push_back(like_out(operand(3)));
       rule.operands.push_back(like_lse(operand(4)));
       rule.operands.push_back(like_out(operand(5)));
-      const int of = AttentionForm::of_node(node).of();
-      rule.result = of == 0 ? like_q(node) : of == 1 ? like_k(node) : like_v(node);
+      rule.result = form.of() == 0 ? like_q(node) : form.of() == 1 ? like_k(node) : like_v(node);
     }
   }
-  for (int i = AttentionForm::of_node(node).host_scalars(); i > 0; --i) rule.operands.emplace_back();
+  if (form.biased) rule.operands.push_back(dims_of(operand(form.bias()), {batch, heads, queries, keys}));
+  for (int i = form.host_scalars(); i > 0; --i) rule.operands.emplace_back();
 }
 
-/// Attention with its scores in memory, for the derivatives that no kernel computes: those of lse and of gradients.
+/// Attention with its scores in memory, for the derivatives that no kernel computes: those of lse, of gradients, and by
+/// a bias.
 struct DenseAttention {
   Value q, k, scale;
   AttentionForm form;
   Value lower{}, upper{};  ///< of a band
+  Value bias{};            ///< if biased
 
   /// Of the operands of a node of attention.
   constexpr DenseAttention(const Gradient& r)
       : q(build::cast(r.x(0), computed_as(r.x(0).dtype()))), k(build::cast(r.x(1), computed_as(r.x(1).dtype()))),
         scale(r.x(r.arity() - 1)), form(AttentionForm::of_node(r.node())) {
     if (form.banded) lower = r.x(form.lower()), upper = r.x(form.lower() + 1);
+    if (form.biased) bias = r.x(form.bias());
   }
+  constexpr bool is_masked() const { return form.biased && bias.dtype() == DType::bool_; }
+  /// Whether the bias is a number, which may have a gradient.
+  constexpr bool adds() const { return form.biased && bias.dtype() != DType::bool_; }
 
   static constexpr EinsumLabels labels(const char (&a)[5], const char (&b)[5], const char (&out)[5]) {
     EinsumLabels made;
@@ -117,8 +131,10 @@ struct DenseAttention {
   constexpr Value weights(Value lse) const {
     // A query without keys has logarithm -inf. See kernels::least_score.
     lse = build::maximum(lse, lse.number(-1e29));
-    Value shifted =
-        build::einsum(q, k, labels("bthd", "bshd", "bhts")) * scale - build::insert_singletons(lse, 1u << 3, 4);
+    Value shifted = build::einsum(q, k, labels("bthd", "bshd", "bhts")) * scale;
+    if (adds()) shifted = shifted + bias;
+    shifted = shifted - build::insert_singletons(lse, 1u << 3, 4);
+    if (is_masked()) shifted = build::select(bias, shifted, shifted.number(-1e30));
     if (form.causal) {
       const Value seen = build::less_equal(build::iota(shifted, 3, DType::i32), build::iota(shifted, 2, DType::i32));
       shifted = build::select(seen, shifted, shifted.number(-1e30));
@@ -129,6 +145,13 @@ struct DenseAttention {
       shifted = build::select(seen, shifted, shifted.number(-1e30));
     }
     return build::exp(shifted);
+  }
+  /// The cotangent of the scores, [b, h, t, s], for weights, values, output and its cotangent.
+  constexpr Value slopes(Value own, Value v, Value out, Value g) const {
+    const Value each = build::einsum(g, v, labels("bthe", "bshe", "bhts"));
+    EinsumLabels rows = labels("bthe", "bthe", "bhte");
+    rows.out[3] = -1;
+    return own * (each - build::insert_singletons(build::einsum(g, out, rows), 1u << 3, 4));
   }
   constexpr Value of_scores(Value slopes, int operand) const {
     slopes = slopes * scale;
@@ -154,12 +177,15 @@ constexpr Value attention_cotangent(AttentionForm form, int of, const Value& ope
 constexpr void attention_gradient(Gradient& r) {
   const Value g = build::cast(r.full_g(), r.node().dtype);
   const AttentionForm form = AttentionForm::of_node(r.node());
-  std::int32_t operands[9] = {r.x(0).id, r.x(1).id, r.x(2).id, r.y().id, r.x(3).id, g.id};
+  std::int32_t operands[10] = {r.x(0).id, r.x(1).id, r.x(2).id, r.y().id, r.x(3).id, g.id};
   int arity = 6;
-  for (int i = form.lower(); i < r.arity(); ++i) operands[arity++] = r.x(i).id;
+  for (int i = form.bias(); i < r.arity(); ++i) operands[arity++] = r.x(i).id;
   for (int i = 0; i < 3; ++i)
     if (r.needs(i))
       r.add(i, build::cast(attention_cotangent(form, i, g.with(r.x(i).id), operands, arity), r.x(i).dtype()));
+  if (!form.biased || !r.needs(form.bias())) return;
+  if (const DenseAttention dense(r); dense.adds())
+    r.add(form.bias(), dense.slopes(dense.weights(r.x(3)), wide(r.x(2)), wide(r.y()), wide(g)));
 }
 
 constexpr void attention_lse_gradient(Gradient& r) {
@@ -167,6 +193,7 @@ constexpr void attention_lse_gradient(Gradient& r) {
   const Value slopes = dense.weights(r.y()) * build::insert_singletons(r.full_g(), 1u << 3, 4);
   for (int i = 0; i < 2; ++i)
     if (r.needs(i)) r.add(i, build::cast(dense.of_scores(slopes, i), r.x(i).dtype()));
+  if (dense.adds() && r.needs(2)) r.add(2, slopes);
 }
 
 /// The gradient of a gradient: writes the first gradient as operations on stored scores, and differentiates these.
@@ -179,21 +206,18 @@ constexpr void attention_second_gradient(Gradient& r) {
   if (form.of() == 2) {
     written = build::einsum(weights, g, DenseAttention::labels("bhts", "bthe", "bshe"));
   } else {
-    const Value each = build::einsum(g, v, DenseAttention::labels("bthe", "bshe", "bhts"));
-    EinsumLabels rows = DenseAttention::labels("bthe", "bthe", "bhte");
-    rows.out[3] = -1;
-    const Value mean = build::insert_singletons(build::einsum(g, out, rows), 1u << 3, 4);
-    written = dense.of_scores(weights * (each - mean), form.of());
+    written = dense.of_scores(dense.slopes(weights, v, out, g), form.of());
   }
   Growable<std::int32_t> operands;
-  for (int i = 0; i < 6; ++i) operands.push_back(r.x(i).id);
+  const int tensors = dense.adds() ? 7 : 6;
+  for (int i = 0; i < tensors; ++i) operands.push_back(r.x(i).id);
   Gradient::Sweep sweep = make_sweep(r.module(), cotangent.graph, operands);
   sweep.cotangents[static_cast<std::size_t>(written.id)] = cotangent.id;
   for (int id = written.id; id >= 0; --id) {
     const auto at = static_cast<std::size_t>(id);
     if (!sweep.wanted[at] || sweep.cotangents[at] < 0) continue;
     bool is_operand = false;
-    for (int i = 0; i < 6; ++i)
+    for (int i = 0; i < tensors; ++i)
       if (operands[static_cast<std::size_t>(i)] == id) {
         is_operand = true;
         r.add(i, cotangent.with(sweep.cotangents[at]));
@@ -217,9 +241,12 @@ constexpr BrokenRule check_attention(const NodeCheck& c) {
   const DType type = q.dtype, wide = computed_as(type);
   if (node.arity != form.tensors() + form.host_scalars()) return "a band has a lower and an upper bound";
   if (form.banded && form.causal) return "a band is not causal too: its upper bound is";
+  if (form.biased)
+    if (const Node& bias = c.x(form.bias()); bias.rank != 4 || (bias.dtype != DType::bool_ && bias.dtype != wide))
+      return "a bias or mask has rank 4 and the type of scores, or bool";
   for (int i = form.lower(); i < node.arity - 1; ++i)
     if (c.x(i).dtype != DType::i64 || c.x(i).rank != 0) return "the bounds of a band are numbers of i64";
-  for (int i = 0; i < form.tensors(); ++i)
+  for (int i = 0; i < form.bias(); ++i)
     if (const bool sum = !plain && i == (is_gradient ? 4 : 3); c.x(i).dtype != (sum ? wide : type))
       return "operands have equal element types";
   if (c.x(node.arity - 1).dtype != wide) return "operands have equal element types";
@@ -247,12 +274,30 @@ constexpr BrokenRule check_attention(const NodeCheck& c) {
                                                                   : "a gradient has the shape of its operand";
 }
 
+/// A bias or mask, operand i, for the examples and batches of attention.
+constexpr Value batched_bias(const Batch& b, int i) {
+  const bool shared = b.one(i).is_singleton(0);
+  if (shared && !b.differs(i)) return b.x(i);
+  Value x = b.full(i);
+  if (shared && b.one(0).is_singleton(0)) return build::drop_singletons(x, 2);
+  if (shared) {  // only the shape of the sum is used, so it is never computed
+    const Value batches = build::arange(build::extent(b.full(0), 1));
+    x = build::broadcast(x, build::insert_singletons(batches, 0b11101u, 5) + build::cast(x, DType::i32));
+  }
+  return build::merge_dims(x, 0, 1);
+}
+
 /// Examples are part of the batch dim. The parts of one attention run in one unit if they read each other's results
 /// directly, so a merge undoes the split of such a result.
 constexpr Batched batch_attention(const Batch& b) {
   const Value count = b.count();
+  const AttentionForm form = AttentionForm::of_node(b.node());
   Growable<std::int32_t> operands;
   for (int i = 0; i < b.arity(); ++i) {
+    if (form.biased && i == form.bias()) {
+      operands.push_back(batched_bias(b, i).id);
+      continue;
+    }
     if (b.one(i).rank == 0) {
       operands.push_back(b.x(i).id);
       continue;
@@ -329,7 +374,7 @@ struct AttentionGradOp {
                              .joins =
                                  [](const Node& x, const Node& y) {
                                    const AttentionForm a = AttentionForm::of_node(x), b = AttentionForm::of_node(y);
-                                   return a.causal == b.causal && a.banded == b.banded;
+                                   return a.causal == b.causal && a.banded == b.banded && a.biased == b.biased;
                                  }};
   static constexpr GradientRule gradient = attention_second_gradient;
   static constexpr BatchRule batch = batch_attention;

@@ -112,7 +112,7 @@ constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& 
 }
 
 /// With an offset that is an integer tensor of rank 0, such as the index of a loop over tokens: attention with a mask
-/// [time, keys], which stores the scores of all keys.
+/// [time, keys].
 template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Before, NumberOperand After,
           TensorArgument Offset>
 constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,

@@ -85,6 +85,10 @@ struct YarnRotary {
                                           "mscale",    "mscale_all_dim", "truncate"};
 };
 
+/// No rotation: rotary_embedding returns its operand. For a layer that has rotary options, in a model that encodes
+/// positions otherwise.
+struct NoRotary {};
+
 namespace detail {
 
 /// The rotations of x [batch, time, heads, width]: coordinates i are a pair, of which there are width / 2.
@@ -223,8 +227,9 @@ template <RotaryForm Form> struct RotaryOf {
 
 /// The options of rotary_embedding: how positions become angles.
 template <class T>
-concept RotaryOptions = std::is_same_v<T, Rotary> || std::is_same_v<T, Llama3Rotary> ||
-                        std::is_same_v<T, DynamicNtkRotary> || std::is_same_v<T, YarnRotary>;
+concept RotaryOptions =
+    std::is_same_v<T, Rotary> || std::is_same_v<T, Llama3Rotary> || std::is_same_v<T, DynamicNtkRotary> ||
+    std::is_same_v<T, YarnRotary> || std::is_same_v<T, NoRotary>;
 
 /// Rotates pairs of elements of queries or keys x [batch, time, heads, width] by angles that are proportional to the
 /// position, `offset` plus the index of the time: products of queries and keys then depend only on the distance. The
@@ -259,6 +264,10 @@ constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Opti
   const auto of_x = call<MulTag>(source, x, cast<Wide>(rotary.scaled(cos(angle, at), options), at));
   const auto of_turned = call<MulTag>(source, turned, cast<Wide>(rotary.scaled(sin(angle, at), options), at));
   return cast<T>(call<AddTag>(source, of_x, of_turned), at);
+}
+template <RotaryForm Form = RotaryForm::half_split, TensorArgument X, Operand Offset>
+constexpr X rotary_embedding(const X& x, const Offset&, const NoRotary&, Here = {}) {
+  return x;
 }
 
 }  // namespace tessera

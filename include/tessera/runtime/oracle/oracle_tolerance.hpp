@@ -281,7 +281,16 @@ inline Allowed attention_allowed(const Node& node, const Growable<OracleOperand>
     return size;
   };
   const Size q = size_of_rows(operands[0]), k = size_of_rows(operands[1]);
-  const double scale = std::fabs(operands.back().number), score = scale * q.norm * k.norm;
+  const AttentionForm form = AttentionForm::of_node(node);
+  const double scale = std::fabs(operands.back().number);
+  double score = scale * q.norm * k.norm;
+  if (form.biased)
+    if (const WholeValue* const bias = operands[static_cast<std::size_t>(form.bias())].value; bias != nullptr) {
+      double added = 0;  // numbers that mask are not rounded
+      for (std::int64_t i = 0; i < bias->size(); ++i)
+        if ((*bias)[i] >= -1e29) added = std::max(added, std::fabs((*bias)[i]));
+      score += added;
+    }
   const double width = static_cast<double>(operands[0].value->shape[3]),
                keys = static_cast<double>(operands[1].value->shape[1]),
                queries = static_cast<double>(operands[0].value->shape[1]);
@@ -289,7 +298,6 @@ inline Allowed attention_allowed(const Node& node, const Growable<OracleOperand>
   // Relative error of a softmax weight: that of its score, of the exponential, and of the sum it is divided by.
   const double weight = eps * (order_factor(width) * score + 2 * (1 + score) + order_factor(keys));
   double most = 0;
-  const AttentionForm form = AttentionForm::of_node(node);
   if (form.result == AttentionResult::logarithms) {
     most = weight;
   } else {

@@ -33,6 +33,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
     element_ = static_cast<std::int64_t>(size_of(computed_as(dtype_)));
     const AttentionForm form = AttentionForm::of_node(node);
     causal_ = form.causal;
+    if (form.biased) is_mask_ = c.graph.operand_node(unit.root, form.bias()).dtype == DType::bool_;
     if (form.banded)
       lower_ = c.graph.operand(unit.root, form.lower()), upper_ = c.graph.operand(unit.root, form.lower() + 1);
     scale_ = c.graph.operand(unit.root, node.arity - 1);
@@ -56,13 +57,13 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
     std::int32_t pointer = -1;
     std::int64_t batch = 0, position = 0, head = 0, width = 1;
   };
-  enum Role { q, k, v, out, lse, g, dq, dk, dv, roles };
+  enum Role { q, k, v, out, lse, g, bias, dq, dk, dv, roles };
   struct Place {
     ShardRows parts[roles];
     kernels::AttentionShape shape;
     std::int64_t batch = 0, heads = 0, first_item = 0, partial = 0;
   };
-  bool backward_, causal_ = false;
+  bool backward_, causal_ = false, is_mask_ = false;
   DType dtype_{};
   std::int64_t element_ = 4;                           ///< bytes of an element of a gradient
   std::int64_t queries_ = kernels::attention_queries;  ///< queries of a forward task
@@ -86,6 +87,10 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
       part.pointer = own.first + shard;
       if (role == lse) {
         part = {part.pointer, s[0], s[2], s[1], 1};
+      } else if (role == bias) {
+        const Node& node = c.graph.operand_node(unit.root, AttentionForm::of_node(c.graph[unit.root]).bias());
+        const auto stride = [&](int d) { return node.is_singleton(d) ? 0 : s[static_cast<std::size_t>(d)]; };
+        part = {part.pointer, stride(0), stride(2), stride(1), stride(3)};
       } else {
         part = {part.pointer, s[0], s[1], s[2], s[3]};
         if (role == q) place.shape.first_position = box.begin[1];
@@ -100,7 +105,8 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
     static constexpr Role forward[] = {q, k, v, lse}, backward[] = {q, k, v, out, lse, g};
     for (int i = 0; i < unit.input_count; ++i) {
       const int operand = c.units.input(c.step.unit, i).operand;
-      add((backward_ ? backward : forward)[operand], c.step.inputs[static_cast<std::size_t>(i)]);
+      const bool is_bias = operand == AttentionForm::of_node(c.graph[unit.root]).bias();
+      add(is_bias ? bias : (backward_ ? backward : forward)[operand], c.step.inputs[static_cast<std::size_t>(i)]);
     }
     for (int o = 0; o < unit.output_count; ++o) {
       const int value = c.step.outputs[static_cast<std::size_t>(o)];
@@ -183,6 +189,16 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
     shape.span = std::max<std::int64_t>(upper - lower, -1);
     return shape;
   }
+  /// The shape of one head, with its bias.
+  template <class T>
+  kernels::AttentionShape with_bias(kernels::AttentionShape shape, Frame& frame, const ShardRows& part,
+                                    std::int64_t batch, std::int64_t head) const {
+    if (part.pointer < 0) return shape;
+    shape.bias = {is_mask_ ? static_cast<const void*>(rows<const bool>(frame, part, batch, head).data)
+                           : rows<const T>(frame, part, batch, head).data,
+                  part.position, part.width, is_mask_};
+    return shape;
+  }
   Cost cost() const { return Cost::flops(flops_ / static_cast<double>(std::max<std::int64_t>(1, items_)) / 2); }
 
   template <class T> using Sum = computed_t<T>;
@@ -190,9 +206,10 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   template <class T> void run_forward(Frame& frame) const {
     parallel_for(items_, cost(), [&](std::int64_t i) {
       const Place& place = place_of(i);
-      const kernels::AttentionShape shape = shape_of(frame, place);
-      const std::int64_t item = i - place.first_item, count = tiles(shape);
+      const std::int64_t item = i - place.first_item, count = tiles(place.shape);
       const std::int64_t head = item / count % place.heads, batch = item / count / place.heads;
+      const kernels::AttentionShape shape =
+          with_bias<Sum<T>>(shape_of(frame, place), frame, place.parts[bias], batch, head);
       const std::int64_t first = item % count * queries_;
       const auto read = [&](Role role) { return rows<const T>(frame, place.parts[role], batch, head); };
       const std::int64_t own = std::min(queries_, shape.queries - first);
@@ -204,9 +221,10 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   template <class T> void run_backward(Frame& frame) const {
     parallel_for(items_, cost(), [&](std::int64_t i) {
       const Place& place = place_of(i);
-      const kernels::AttentionShape shape = shape_of(frame, place);
       const std::int64_t item = i - place.first_item, range = item % ranges_;
       const std::int64_t head = item / ranges_ % place.heads, batch = item / ranges_ / place.heads;
+      const kernels::AttentionShape shape =
+          with_bias<Sum<T>>(shape_of(frame, place), frame, place.parts[bias], batch, head);
       const auto read = [&](Role role) { return rows<const T>(frame, place.parts[role], batch, head); };
       const auto write = [&](Role role) { return rows<Sum<T>>(frame, place.parts[role], batch, head); };
       std::conditional_t<is_half_v<T>, kernels::HalfAttentionGradient<T>, kernels::AttentionGradient<Sum<T>>> gradient{
