@@ -8,8 +8,8 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/partition/plan/assembled_units.hpp>
-#include <tessera/partition/plan/fragment_halos.hpp>
+#include <tessera/partition/plan/fragments/assembled_units.hpp>
+#include <tessera/partition/plan/fragments/fragment_halos.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/plan/plan_options.hpp>
 #include <tessera/partition/plan/planned_values.hpp>

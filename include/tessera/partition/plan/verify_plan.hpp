@@ -6,7 +6,7 @@
 
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
-#include <tessera/partition/plan/fragment_halos.hpp>
+#include <tessera/partition/plan/fragments/fragment_halos.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/plan/verify_schedule.hpp>
 #include <tessera/partition/propagation/links.hpp>

@@ -11,7 +11,7 @@
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/mesh/box.hpp>
-#include <tessera/partition/plan/fragment_halos.hpp>
+#include <tessera/partition/plan/fragments/fragment_halos.hpp>
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/executor/prepared_step.hpp>
 #include <tessera/runtime/memory/stored_grid.hpp>
