@@ -55,11 +55,6 @@ class ArgumentFlops {
     if (found < 0) graph.each_source(v, [&](int source) { found = origin(graph, origins, source); });
     return found;
   }
-  static std::int64_t elements_of(const Shape& shape) {
-    std::int64_t n = 1;
-    for (const std::int64_t extent : shape) n *= extent;
-    return n;
-  }
   void add(int argument, const PlanStep& step, std::int64_t times) {
     std::int64_t& own = of_[static_cast<std::size_t>(argument)];
     own = saturating_sum(own, saturating_product(step.flops, times));
@@ -149,10 +144,8 @@ TESSERA_ONCE int model_in_plan(const std::vector<nn::NamedParameter>& leaves, co
       const std::int32_t v = graph.arguments[first + i];
       if (v < 0 || !leaves[i].is_tensor) continue;
       const PlanValue& value = graph.values[static_cast<std::size_t>(v)];
-      std::int64_t elements = 1;
-      for (const std::int64_t extent : value.shape) elements *= extent;
       reads = true;
-      fits = value.dtype == leaves[i].dtype && elements == leaves[i].elements * leaves[i].layers;
+      fits = value.dtype == leaves[i].dtype && elements_of(value.shape) == leaves[i].elements * leaves[i].layers;
     }
     if (fits && reads) return static_cast<int>(first);
   }
