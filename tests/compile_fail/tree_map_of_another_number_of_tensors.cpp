@@ -1,5 +1,5 @@
 // expect: the function of tree_map must return as many tensors for each rank and element type
-// lines: 17
+// lines: 18
 #include <tuple>
 
 #include <tessera/ops/ops.hpp>

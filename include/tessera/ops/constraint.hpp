@@ -43,7 +43,7 @@ constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentShardin
                 "arguments or the results of the shard_map");
   const Value context = trace_of(x).at(source);
   if (context.module == nullptr)
-    fail(errc::unsupported, "[with_sharding] outside of a traced function: use ts::reshard for stored tensors");
+    fail(errc::unsupported, "[with_sharding] outside of a traced function: use ts::reshard for stored tensors", source);
   const Value value = lower(context, x);
   Node made{
       .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
@@ -132,7 +132,7 @@ constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
   Value context = trace_of(x);
   if (context.module == nullptr) context = trace_of(y);
   if (context.module == nullptr)
-    fail(errc::unsupported, "[shard_as] outside of a traced function: use ts::reshard for stored tensors");
+    fail(errc::unsupported, "[shard_as] outside of a traced function: use ts::reshard for stored tensors", source);
   const Value a = lower(context.at(source), x).at(source), b = lower(context.at(source), y).at(source);
   if (!same_static_shape(a.node(), b.node()))
     a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim has static extent 1 in only one of the operands");

@@ -182,8 +182,8 @@ template <class X, class Y> constexpr bool has_jacobian() {
 ///
 /// Errors: shape_mismatch, structure as ts::vjp; y and x together have at most 8 dims. Communication: that of the
 /// operations, for all elements at once.
-template <class F> constexpr auto jacrev(const F& f) {
-  return [f](const auto& first, const auto&... rest) {
+template <class F> constexpr auto jacrev(const F& f, Here at = Here::current()) {
+  return [f, line = Source::from(at)](const auto& first, const auto&... rest) {
     const auto x = detail::settle(first);
     const auto called = [&](const auto& own) { return detail::settle(f(own, rest...)); };
     using X = std::remove_cvref_t<decltype(x)>;
@@ -195,7 +195,7 @@ template <class F> constexpr auto jacrev(const F& f) {
       return x;
     } else {
       using Results = detail::floating_tree_t<Y>;
-      const auto recorded = vjp(called, x);
+      const auto recorded = detail::vjp_at(line, called, x);
       const auto& y = std::get<0>(recorded);
       const auto pulled = [&](const Value& element) {
         auto cotangent = y;
@@ -222,14 +222,14 @@ template <class F> constexpr auto jacrev(const F& f) {
 }
 /// By the arguments with these numbers, from 0 (argnums of JAX): `jacrev<1>(f)(x, w)` by w, `jacrev<0, 1>(f)(x, w)` by
 /// the tuple of both.
-template <int First, int... More, class F> constexpr auto jacrev(const F& f) {
-  return detail::of_chosen_arguments<First, More...>([](const auto& own) { return jacrev(own); }, f);
+template <int First, int... More, class F> constexpr auto jacrev(const F& f, Here at = Here::current()) {
+  return detail::of_chosen_arguments<First, More...>([at](const auto& own) { return jacrev(own, at); }, f);
 }
 
 /// The same Jacobian as jax.jacfwd: one product with tangents of all elements of x at once, by ts::vmap; for an x of
 /// few elements.
-template <class F> constexpr auto jacfwd(const F& f) {
-  return [f](const auto& first, const auto&... rest) {
+template <class F> constexpr auto jacfwd(const F& f, Here at = Here::current()) {
+  return [f, line = Source::from(at)](const auto& first, const auto&... rest) {
     const auto x = detail::settle(first);
     const auto called = [&](const auto& own) { return detail::settle(f(own, rest...)); };
     using X = std::remove_cvref_t<decltype(x)>;
@@ -241,7 +241,7 @@ template <class F> constexpr auto jacfwd(const F& f) {
       return x;
     } else {
       using Arguments = detail::floating_tree_t<X>;
-      const auto linear = linearize(called, x);
+      const auto linear = detail::linearize_at(line, called, x);
       const auto pushed = [&](const Value& element) {
         auto tangent = x;
         detail::set_one_at(tangent, element);
@@ -271,19 +271,19 @@ template <class F> constexpr auto jacfwd(const F& f) {
   };
 }
 /// By the arguments with these numbers: see jacrev.
-template <int First, int... More, class F> constexpr auto jacfwd(const F& f) {
-  return detail::of_chosen_arguments<First, More...>([](const auto& own) { return jacfwd(own); }, f);
+template <int First, int... More, class F> constexpr auto jacfwd(const F& f, Here at = Here::current()) {
+  return detail::of_chosen_arguments<First, More...>([at](const auto& own) { return jacfwd(own, at); }, f);
 }
 
 /// The Hessian of a scalar function of x, the Jacobian of its gradient, as jax.hessian: of a vector a matrix; for an x
 /// of few elements. Of a structure x it has for each tensor of x a structure like x. Of a function with another result
 /// than a scalar, the Hessian of each element, as in JAX.
-template <class F> constexpr auto hessian(const F& f) {
-  return jacrev([f](const auto& x, const auto&... rest) { return jacrev(f)(x, rest...); });
+template <class F> constexpr auto hessian(const F& f, Here at = Here::current()) {
+  return jacrev([f, at](const auto& x, const auto&... rest) { return jacrev(f, at)(x, rest...); }, at);
 }
 /// By the arguments with these numbers: see jacrev.
-template <int First, int... More, class F> constexpr auto hessian(const F& f) {
-  return detail::of_chosen_arguments<First, More...>([](const auto& own) { return hessian(own); }, f);
+template <int First, int... More, class F> constexpr auto hessian(const F& f, Here at = Here::current()) {
+  return detail::of_chosen_arguments<First, More...>([at](const auto& own) { return hessian(own, at); }, f);
 }
 
 }  // namespace tessera

@@ -45,11 +45,12 @@ struct CollectParameters {
   static constexpr const char* no_local_tensors =
       "[tree_map] local tensors: optimizers and tree_map take no tensors of the function of a shard_map; call them "
       "with the results of the shard_map";
-  Growable<Value> values;
+  Source line{};
+  Growable<Value> values{};
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (is_parameter_v<std::remove_const_t<Leaf>>) {
       const Value value = value_of(leaf);
-      if (value.module == nullptr) tessera::detail::fail_outside_of_trace("tree_map", "ts::optim::tree_map", {});
+      if (value.module == nullptr) tessera::detail::fail_outside_of_trace("tree_map", "ts::optim::tree_map", line);
       if (value.graph < 0) fail(errc::unsupported, no_local_tensors);
       values.push_back(value);
     } else if constexpr (LocalOperand<std::remove_const_t<Leaf>>) {
@@ -77,8 +78,8 @@ constexpr void require_traced(const char* function, const char* called, Source s
   (for_each_leaf(models, stored), ...);
   if (stored.found) tessera::detail::fail_outside_of_trace(function, called, source);
 }
-template <class Model> constexpr Growable<Value> parameters_of(const Model& model) {
-  CollectParameters collect;
+template <class Model> constexpr Growable<Value> parameters_of(const Model& model, Source line = {}) {
+  CollectParameters collect{line};
   for_each_leaf(model, collect);
   return collect.values;
 }
@@ -226,8 +227,9 @@ template <class F, class X, std::size_t... I> struct OutputCount<F, X, std::inde
 
 /// tree_map of models of one structure; f has `Count` results.
 template <class Count, class F, class First, class... Rest>
-constexpr auto mapped(F& f, const First& first, const Rest&... rest) {
-  const std::array<Growable<Value>, 1 + sizeof...(Rest)> inputs{parameters_of(first), parameters_of(rest)...};
+constexpr auto mapped(Source line, F& f, const First& first, const Rest&... rest) {
+  const std::array<Growable<Value>, 1 + sizeof...(Rest)> inputs{parameters_of(first, line),
+                                                                parameters_of(rest, line)...};
   for (const Growable<Value>& list : inputs)
     if (list.size() != inputs[0].size())
       fail(errc::structure, "[tree_map] structure: the models have different numbers of tensors");
@@ -243,6 +245,23 @@ constexpr auto mapped(F& f, const First& first, const Rest&... rest) {
   }
 }
 
+/// tree_map, with the line of errors.
+template <class F, class First, class... Rest>
+constexpr auto tree_map_at(Source line, F& f, const First& first, const Rest&... rest) {
+  using Count = OutputCount<F, first_parameter_t<First>, std::make_index_sequence<1 + sizeof...(Rest)>>;
+  constexpr bool is_one_structure = (have_equal_parameters<First, Rest>() && ...);
+  constexpr bool returns = !std::is_void_v<typename Count::result>;
+  static_assert(
+      is_one_structure,
+      "tessera: the models of tree_map must have equal structures: as many tensors, with the same element types "
+      "and ranks in the same order; the function may capture a tensor that is the same for all of them");
+  static_assert(returns, "tessera: the function of tree_map returns nothing; add a return statement");
+  if constexpr (is_one_structure && returns)
+    return mapped<Count>(line, f, first, rest...);
+  else
+    return first;
+}
+
 }  // namespace detail
 
 /// Inside a traced function: calls f on the corresponding floating-point tensors of several models of one structure,
@@ -254,19 +273,17 @@ constexpr auto mapped(F& f, const First& first, const Rest&... rest) {
 /// differ in structure. Communication: that of f.
 ///
 ///     auto moved = ts::optim::tree_map([](auto p, auto g) { return p - 0.1 * g; }, model, gradient);
-template <class F, class First, class... Rest> constexpr auto tree_map(F f, const First& first, const Rest&... rest) {
-  using Count = detail::OutputCount<F, detail::first_parameter_t<First>, std::make_index_sequence<1 + sizeof...(Rest)>>;
-  constexpr bool is_one_structure = (detail::have_equal_parameters<First, Rest>() && ...);
-  constexpr bool returns = !std::is_void_v<typename Count::result>;
-  static_assert(
-      is_one_structure,
-      "tessera: the models of tree_map must have equal structures: as many tensors, with the same element types "
-      "and ranks in the same order; the function may capture a tensor that is the same for all of them");
-  static_assert(returns, "tessera: the function of tree_map returns nothing; add a return statement");
-  if constexpr (is_one_structure && returns)
-    return detail::mapped<Count>(f, first, rest...);
-  else
-    return first;
+template <class F, class First> constexpr auto tree_map(F f, const First& first, Here at = Here::current()) {
+  return detail::tree_map_at(Source::from(at), f, first);
+}
+template <class F, class First, class Second>
+constexpr auto tree_map(F f, const First& first, const Second& second, Here at = Here::current()) {
+  return detail::tree_map_at(Source::from(at), f, first, second);
+}
+template <class F, class First, class... Rest>
+  requires(sizeof...(Rest) > 1)
+constexpr auto tree_map(F f, const First& first, const Rest&... rest) {
+  return detail::tree_map_at({}, f, first, rest...);
 }
 
 }  // namespace tessera::optim

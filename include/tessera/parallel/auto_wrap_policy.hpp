@@ -13,6 +13,7 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/graph/trace/named_leaves.hpp>
 #include <tessera/graph/trace/tree.hpp>
 #include <tessera/nn/attention/attention.hpp>
 #include <tessera/nn/attention/multi_head_attention.hpp>
@@ -98,8 +99,8 @@ template <class Choose> class WrapLayers {
     return path.empty() || part.empty() ? path + part : path + "." + part;
   }
   template <class T> static std::string field_name(std::size_t i) {
-    if constexpr (requires { T::field_names[i]; })
-      if (i < T::field_names.size()) return std::string(std::string_view(T::field_names[i]));
+    if constexpr (names_fields<T>())
+      if (i < std::size(T::field_names)) return std::string(std::string_view(T::field_names[i]));
     return std::to_string(i);
   }
 };

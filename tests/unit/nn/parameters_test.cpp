@@ -124,7 +124,46 @@ total                                                   200    800             2
   constexpr auto forward = ts::compile([](auto m, auto x) { return m(x); });
   const ts::Plan plan = forward.plan(model, tokens_on(strategy));
   EXPECT_GT(plan.flops(), 8 * (2 * 2 * 64 + 2 * 40) - 1);
-  EXPECT_EQ(ts::summary(model, plan), got + "flops of a call: " + ts::detail::grouped(plan.flops()) + "\n");
+  const std::string with_flops =
+      R"(name                  type          sharding       elements  bytes  bytes a device  flops
+tokens.table          f32[10,4]     {model,data*}        40    160              40    640
+blocks.*.up.weight    2 x f32[4,8]  {data*,model}        64    256              64  1,024
+blocks.*.up.bias      2 x f32[8]    {model}              16     64              32  2,944
+blocks.*.down.weight  2 x f32[8,4]  {model,data*}        64    256              64  1,024
+blocks.*.down.bias    2 x f32[4]    {-}                   8     32              32     64
+norm.gain             f32[4]        {-}                   4     16              16    440
+norm.bias             f32[4]        {-}                   4     16              16      0
+norm.epsilon          Scalar        1e-05
+other operations                                                                        0
+total                                                   200    800             264  6,136
+)";
+  EXPECT_EQ(ts::summary(model, plan), with_flops);
+}
+
+struct Net {
+  nn::Linear<float, false> up, down;
+  static constexpr std::array field_names{"up", "down"};
+  constexpr auto operator()(const auto& x) const { return down(ts::relu(up(x))); }
+};
+/// Products that read a weight: x w, and the gradients of x and of w, each of 2 rows in out flops.
+TEST(Summary, CountsTheFlopsOfEachTensor) {
+  const nn::ShardingStrategy strategy = nn::single(ts::Mesh({{"data", 1}}));
+  const Net model{nn::linear<float, false>(ts::Key(1), 8, 16, strategy, nn::Role::column, 1.0),
+                  nn::linear<float, false>(ts::Key(2), 16, 4, strategy, nn::Role::row, 1.0)};
+  const auto x = ts::full<float>({32, 8}, 1.0f, strategy.mesh, {}),
+             y = ts::full<float>({32, 4}, 1.0f, strategy.mesh, {});
+  // The model need not be the first argument.
+  constexpr auto step = ts::compile([](auto in, auto m, auto target) {
+    return ts::grad([](const auto& net, const auto& v, const auto& of) { return ts::mse(net(v), of); })(m, in, target);
+  });
+  const std::string table = ts::summary(model, step.plan(x, model, y));
+  const auto ends = [&](const std::string& name, const std::string& flops) {
+    const std::size_t from = table.find(name), to = table.find('\n', from);
+    EXPECT_TRUE(table.substr(from, to - from).ends_with(" " + flops)) << name << " " << flops << "\n" << table;
+  };
+  ends("up.weight", ts::detail::grouped(2 * 2 * 32 * 8 * 16));  // x has no gradient
+  ends("down.weight", ts::detail::grouped(3 * 2 * 32 * 16 * 4));
+  ends("total", ts::detail::grouped(step.plan(x, model, y).flops()));
 }
 
 struct Train {

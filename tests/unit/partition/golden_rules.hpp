@@ -18,8 +18,7 @@ inline constexpr Mesh mesh({{"x", 2}, {"y", 2}});
 
 /// The rule of an operation: factors of each operand and of the result, one letter each, and the kinds of factors that
 /// are not passed through: "ab, bc -> ac b summed".
-inline std::string rule_text(const ProgramView& program, Op op) {
-  const GraphView graph = program.main();
+inline std::string rule_text(const GraphView& graph, Op op) {
   int id = graph.size - 1;
   while (id >= 0 && graph[id].op != op) --id;
   if (id < 0) return "no such operation";
@@ -65,7 +64,7 @@ inline std::string plan_text(const Plan& plan) {
 class Golden {
  public:
   template <class F, class... A> void rule(std::string_view name, Op op, F, const A&...) {
-    out_ += concat_text(name, ": ", rule_text(Traced<F, typename A::type...>::program(), op), "\n");
+    out_ += concat_text(name, ": ", rule_text(Traced<F, typename A::type...>::program().main(), op), "\n");
   }
   template <class F, class... A> void row(F f, const A&... arguments) {
     std::string line;

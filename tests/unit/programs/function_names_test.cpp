@@ -174,9 +174,22 @@ TEST(FunctionNames, OfDerivativesOutsideOfATrace) {
   expect_error(
       errc::unsupported, [&] { (void)ts::jvp(square, x, x); }, "[jvp]" + rule + "jvp ", here);
   expect_error(
-      errc::unsupported, [&] { (void)ts::vjp(square, x); }, "[vjp]" + rule + "vjp ");
+      errc::unsupported, [&] { (void)ts::vjp(square, x); }, "[vjp]" + rule + "vjp ", here);
   expect_error(
-      errc::unsupported, [&] { (void)ts::linearize(square, x); }, "[linearize]" + rule + "linearize ");
+      errc::unsupported, [&] { (void)ts::linearize(square, x); }, "[linearize]" + rule + "linearize ", here);
+  expect_error(
+      errc::unsupported, [&] { (void)ts::grad(square)(x); }, "[grad]" + rule + "grad, ", here);
+  expect_error(
+      errc::unsupported, [&] { (void)ts::value_and_grad<0>(square)(x); }, "[grad]" + rule + "grad, ", here);
+  expect_error(
+      errc::unsupported, [&] { (void)ts::jacrev<0>(square)(x); }, "[vjp]" + rule + "vjp ", here);
+  expect_error(
+      errc::unsupported, [&] { (void)ts::jacfwd(square)(x); }, "[linearize]" + rule + "linearize ", here);
+  expect_error(
+      errc::unsupported, [&] { (void)ts::hessian(square)(x); }, "[vjp]" + rule + "vjp ", here);
+  expect_error(
+      errc::unsupported, [&] { (void)ts::optim::tree_map([](auto v) { return v; }, x); },
+      "[tree_map]" + rule + "optim::tree_map ", here);
   expect_error(
       errc::unsupported, [&] { (void)ts::vmap(square)(ones(2, 3)); }, "[vmap]" + rule + "vmap ", here);
   expect_error(

@@ -273,7 +273,7 @@ TEST(CompiledFunctions, AreWhereDerivativesAre) {
     tessera_test::expect_error(
         ts::errc::unsupported, call,
         "[grad] outside of a traced function: call ts::grad, ts::vjp and other derivatives inside "
-        "a function of ts::compile");
+        "a function of ts::compile at compiled_function_test.cpp");
   };
   const auto value = [](const auto& own, const auto& in) { return own(in); };
   refused([&] { ts::grad(value)(line, x); });

@@ -39,6 +39,18 @@ class LeafName {
   Growable<char> text_;
 };
 
+/// Whether a struct lists the names of its fields. A list of another length is an error: names would be missing from
+/// checkpoints and patterns.
+template <class T> constexpr bool names_fields() {
+  if constexpr (requires { std::size(T::field_names); }) {
+    static_assert(std::size(T::field_names) == static_cast<std::size_t>(field_count<T>()),
+                  "tessera: field_names of a struct must have a name for each field of the struct, in their order");
+    return true;
+  } else {
+    return false;
+  }
+}
+
 /// How the layers of a Stack are visited: each with its position, the first one for all with the position `*`, or each
 /// with the position `*`. While a function is traced a Stack has one layer, with the tensors of all.
 enum class VisitLayers { each, together, each_alike };
@@ -70,8 +82,9 @@ template <class F> class NameLeaves {
     } else if constexpr (is_array_v<U>) {
       for (std::size_t i = 0; i < object.size(); ++i) visit(object[i], name_.enter(i));
     } else if constexpr (!std::is_empty_v<U>) {
+      constexpr bool named = names_fields<U>();
       std::size_t i = 0;
-      for_each_field(object, [&](auto& field) { visit(field, enter_field<U>(i++)); });
+      for_each_field(object, [&](auto& field) { visit(field, enter_field<U, named>(i++)); });
     }
   }
 
@@ -81,9 +94,9 @@ template <class F> class NameLeaves {
     visit(part);
     name_.leave(before);
   }
-  template <class U> constexpr std::size_t enter_field(std::size_t i) {
-    if constexpr (requires { U::field_names[i]; })
-      if (i < U::field_names.size()) return name_.enter(std::string_view(U::field_names[i]));
+  template <class U, bool Named> constexpr std::size_t enter_field(std::size_t i) {
+    if constexpr (Named)
+      if (i < std::size(U::field_names)) return name_.enter(std::string_view(U::field_names[i]));
     return name_.enter(i);
   }
 

@@ -9,6 +9,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
+#include <tessera/base/source.hpp>
 #include <tessera/graph/trace/body.hpp>
 #include <tessera/graph/trace/trace.hpp>
 
@@ -72,13 +73,14 @@ struct FindStored {
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
 };
-/// Replaces the floating tensors of a structure by variables, and lists these. Errors: `unsupported` for tensors that
-/// are in no trace.
-template <class T> constexpr Floating make_variables(T& object) {
+/// Replaces the floating tensors of a structure by variables, and lists these. Errors: `unsupported`, at the line `at`,
+/// for tensors that are in no trace.
+template <class T> constexpr Floating make_variables(T& object, Source at = {}) {
   if (FindStored stored; (for_each_leaf(object, stored), stored.found))
     fail(errc::unsupported,
          "[grad] outside of a traced function: call ts::grad, ts::vjp and other derivatives inside a "
-         "function of ts::compile");
+         "function of ts::compile",
+         at);
   Floating made;
   for_each_floating(object, [&](auto& leaf, const Value& value) {
     using Leaf = std::remove_cvref_t<decltype(leaf)>;

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include <tessera/base/here.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/graph/transform/primals.hpp>
 
@@ -51,8 +52,8 @@ template <int I, int... Chosen> constexpr const auto& chosen_argument(const auto
 /// losses, as in JAX: the gradient of a value that devices share is summed over them. Errors: `structure` for a loss
 /// that has a value for each layer of a Stack. Source: reverse-mode differentiation of the traced graph; no tape exists
 /// at run time.
-template <class F> constexpr auto value_and_grad(F f) {
-  return [f](const auto& first, const auto&... rest) {
+template <class F> constexpr auto value_and_grad(F f, Here at = Here::current()) {
+  return [f, line = Source::from(at)](const auto& first, const auto&... rest) {
     constexpr bool is_differentiable = detail::is_differentiable_v<std::remove_cvref_t<decltype(first)>>;
     static_assert(is_differentiable,
                   "tessera: ts::grad and ts::value_and_grad need an argument with floating tensors; convert integers "
@@ -64,7 +65,7 @@ template <class F> constexpr auto value_and_grad(F f) {
     if constexpr (!is_called) {
       return std::tuple(gradient, gradient);
     } else {
-      const detail::Floating sources = detail::make_variables(gradient);
+      const detail::Floating sources = detail::make_variables(gradient, line);
       auto value = detail::settle(f(std::as_const(gradient), rest...));
       auto loss = [&] {
         if constexpr (detail::is_tuple_v<decltype(value)>)
@@ -94,8 +95,8 @@ template <class F> constexpr auto value_and_grad(F f) {
 
 /// The same for the arguments with these numbers, from 0 (argnums of JAX): `value_and_grad<0, 2>(f)(x, y, z)` returns
 /// (f(x, y, z), (gradient of x, gradient of z)), and `value_and_grad<1>` only the gradient of the second argument.
-template <int First, int... More, class F> constexpr auto value_and_grad(F f) {
-  return [f](const auto&... arguments) {
+template <int First, int... More, class F> constexpr auto value_and_grad(F f, Here at = Here::current()) {
+  return [f, at](const auto&... arguments) {
     constexpr int count = sizeof...(arguments);
     constexpr bool in_range = First >= 0 && First < count && ((More >= 0 && More < count) && ...);
     static_assert(in_range, "tessera: a number of ts::grad<...> and ts::value_and_grad<...> is that of an argument, "
@@ -105,11 +106,13 @@ template <int First, int... More, class F> constexpr auto value_and_grad(F f) {
       const auto chosen =
           std::tuple<decltype(detail::settle(std::get<First>(all))), decltype(detail::settle(std::get<More>(all)))...>(
               detail::settle(std::get<First>(all)), detail::settle(std::get<More>(all))...);
-      auto [value, gradients] = value_and_grad([&](const auto& own) {
-        return [&]<std::size_t... I>(std::index_sequence<I...>) {
-          return f(detail::chosen_argument<static_cast<int>(I), First, More...>(own, all)...);
-        }(std::make_index_sequence<sizeof...(arguments)>());
-      })(chosen);
+      auto [value, gradients] = value_and_grad(
+          [&](const auto& own) {
+            return [&]<std::size_t... I>(std::index_sequence<I...>) {
+              return f(detail::chosen_argument<static_cast<int>(I), First, More...>(own, all)...);
+            }(std::make_index_sequence<sizeof...(arguments)>());
+          },
+          at)(chosen);
       if constexpr (sizeof...(More) == 0)
         return std::tuple(value, std::get<0>(gradients));
       else
@@ -123,18 +126,18 @@ struct HasAux {};
 inline constexpr HasAux has_aux{};
 
 /// Inside a traced function: only the gradient.
-template <class F> constexpr auto grad(F f) {
-  return [f](const auto& first, const auto&... rest) { return std::get<1>(value_and_grad(f)(first, rest...)); };
+template <class F> constexpr auto grad(F f, Here at = Here::current()) {
+  return [f, at](const auto& first, const auto&... rest) { return std::get<1>(value_and_grad(f, at)(first, rest...)); };
 }
 /// The gradients of the arguments with these numbers: see value_and_grad.
-template <int First, int... More, class F> constexpr auto grad(F f) {
-  return [f](const auto&... arguments) { return std::get<1>(value_and_grad<First, More...>(f)(arguments...)); };
+template <int First, int... More, class F> constexpr auto grad(F f, Here at = Here::current()) {
+  return [f, at](const auto&... arguments) { return std::get<1>(value_and_grad<First, More...>(f, at)(arguments...)); };
 }
 /// (the gradient, the auxiliary result), or a tuple of the auxiliary results where f returns several after the loss:
 /// `grad(f, ts::has_aux)`, as jax.grad(f, has_aux=True).
-template <class F> constexpr auto grad(F f, HasAux) {
-  return [f](const auto& first, const auto&... rest) {
-    const auto [value, gradient] = value_and_grad(f)(first, rest...);
+template <class F> constexpr auto grad(F f, HasAux, Here at = Here::current()) {
+  return [f, at](const auto& first, const auto&... rest) {
+    const auto [value, gradient] = value_and_grad(f, at)(first, rest...);
     return std::apply(
         [&](const auto&, const auto&... aux) {
           if constexpr (sizeof...(aux) == 1)

@@ -230,6 +230,23 @@ template <class Arguments, class Result> class Linearized {
   RecordedFunction pulled_;  ///< the gradients of the arguments, as functions of cotangents of the results
 };
 
+template <class F, class... Primals> constexpr auto vjp_at(Source line, const F& f, const Primals&... primals) {
+  const auto arguments = std::tuple<decltype(settle(primals))...>(settle(primals)...);
+  const Value context = trace_of_derivative("vjp", arguments, line);
+  auto recorded = record(f, arguments, context.source);
+  auto y = recorded.result;
+  using Made = Pullback<std::remove_const_t<decltype(arguments)>, decltype(y)>;
+  return std::tuple(std::move(y), Made{std::move(recorded)});
+}
+template <class F, class... Primals> constexpr auto linearize_at(Source line, const F& f, const Primals&... primals) {
+  const auto arguments = std::tuple<decltype(settle(primals))...>(settle(primals)...);
+  const Value context = trace_of_derivative("linearize", arguments, line);
+  auto recorded = record(f, arguments, context.source);
+  auto y = recorded.result;
+  Linearized made(std::move(recorded));
+  return std::tuple(std::move(y), std::move(made));
+}
+
 }  // namespace detail
 
 /// Inside a traced function: `auto [y, pullback] = ts::vjp(f, x, ...)`, as jax.vjp. y is f(x, ...); pullback(cotangent)
@@ -239,25 +256,32 @@ template <class Arguments, class Result> class Linearized {
 ///
 /// Arguments and y are tensors or structures of tensors. Integer tensors, Dims and Scalars have no gradient and are
 /// copied. Errors: structure for a cotangent unlike y.
-template <class F, class... Primals> constexpr auto vjp(const F& f, const Primals&... primals) {
-  const auto arguments = std::tuple<decltype(detail::settle(primals))...>(detail::settle(primals)...);
-  const Value context = detail::trace_of_derivative("vjp", arguments);
-  auto recorded = detail::record(f, arguments, context.source);
-  auto y = recorded.result;
-  using Made = detail::Pullback<std::remove_const_t<decltype(arguments)>, decltype(y)>;
-  return std::tuple(std::move(y), Made{std::move(recorded)});
+template <class F, class X> constexpr auto vjp(const F& f, const X& x, Here at = Here::current()) {
+  return detail::vjp_at(Source::from(at), f, x);
+}
+template <class F, class X, class Y> constexpr auto vjp(const F& f, const X& x, const Y& y, Here at = Here::current()) {
+  return detail::vjp_at(Source::from(at), f, x, y);
+}
+template <class F, class... Primals>
+  requires(sizeof...(Primals) > 2)
+constexpr auto vjp(const F& f, const Primals&... primals) {
+  return detail::vjp_at({}, f, primals...);
 }
 
 /// Inside a traced function: `auto [y, f_jvp] = ts::linearize(f, x, ...)`, as jax.linearize. f_jvp(tangent, ...) is the
 /// product of the Jacobian of f with tangents of its arguments, in the structure of y. Nothing but what the product
 /// needs is computed. Errors: structure for tangents unlike the arguments.
-template <class F, class... Primals> constexpr auto linearize(const F& f, const Primals&... primals) {
-  const auto arguments = std::tuple<decltype(detail::settle(primals))...>(detail::settle(primals)...);
-  const Value context = detail::trace_of_derivative("linearize", arguments);
-  auto recorded = detail::record(f, arguments, context.source);
-  auto y = recorded.result;
-  detail::Linearized made(std::move(recorded));
-  return std::tuple(std::move(y), std::move(made));
+template <class F, class X> constexpr auto linearize(const F& f, const X& x, Here at = Here::current()) {
+  return detail::linearize_at(Source::from(at), f, x);
+}
+template <class F, class X, class Y>
+constexpr auto linearize(const F& f, const X& x, const Y& y, Here at = Here::current()) {
+  return detail::linearize_at(Source::from(at), f, x, y);
+}
+template <class F, class... Primals>
+  requires(sizeof...(Primals) > 2)
+constexpr auto linearize(const F& f, const Primals&... primals) {
+  return detail::linearize_at({}, f, primals...);
 }
 
 /// Inside a traced function: (f(x), the product of f's Jacobian with the tangent v), as jax.jvp. For a function of
@@ -276,7 +300,7 @@ template <class F, class Primals, class Direction>
 constexpr auto hvp(const F& f, const Primals& primals, const Direction& direction, Here at = Here::current()) {
   const auto arguments = detail::as_arguments(primals);
   const auto gradient = [&]<class... Own>(const Own&... own) {
-    return grad([&](const auto& all) { return detail::applied(f, all); })(std::tuple<Own...>(own...));
+    return grad([&](const auto& all) { return detail::applied(f, all); }, at)(std::tuple<Own...>(own...));
   };
   const Value context = detail::trace_of_derivative("hvp", arguments, Source::from(at));
   const auto recorded = detail::record(gradient, arguments, context.source);

@@ -11,7 +11,8 @@ namespace detail {
 template <FixedString Axis, int D, class X> constexpr auto split_along(const X& x, const Here& at) {
   const Value context = trace_of(x).at(Source::from(at));
   if (context.module == nullptr)
-    fail(errc::unsupported, "[ulysses_attention] outside of a traced function: call it in a function of ts::compile");
+    fail(errc::unsupported, "[ulysses_attention] outside of a traced function: call it in a function of ts::compile",
+         Source::from(at));
   return Sym<typename X::element, X::rank>(split_over(lower(context, x).at(Source::from(at)), Axis.view(), D, X::rank));
 }
 }  // namespace detail

@@ -80,7 +80,8 @@ constexpr auto binomial(const Count& count, const P& probability, const Key& key
                 "tessera: random numbers are drawn for float, double, bf16 and f16 tensors");
   if (trace_of(probability).module == nullptr)
     fail(errc::unsupported,
-         "[binomial] outside of a traced function: call ts::binomial inside a function of ts::compile");
+         "[binomial] outside of a traced function: call ts::binomial inside a function of ts::compile",
+         Source::from(at));
   const detail::LayerCall call(at, probability);
   const detail::FunctionCall named("binomial", probability);
   const auto given = detail::as_sym(cast<double>(stop_gradient(probability, at), at));

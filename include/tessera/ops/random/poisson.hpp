@@ -82,8 +82,8 @@ constexpr auto poisson(const Rate& rate, const Key& key, Here at = Here::current
   static_assert(detail::draws_v<Typed<typename Rate::element, Rate::rank>>,
                 "tessera: random numbers are drawn for float, double, bf16 and f16 tensors");
   if (trace_of(rate).module == nullptr)
-    fail(errc::unsupported,
-         "[poisson] outside of a traced function: call ts::poisson inside a function of ts::compile");
+    fail(errc::unsupported, "[poisson] outside of a traced function: call ts::poisson inside a function of ts::compile",
+         Source::from(at));
   const detail::LayerCall call(at, rate);
   const detail::FunctionCall named("poisson", rate);
   const auto wide = detail::as_sym(cast<double>(stop_gradient(rate, at), at));
