@@ -77,7 +77,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <functional>
 #include <initializer_list>
 #include <iosfwd>
 #include <iterator>
@@ -7622,8 +7621,8 @@ enum class LeadingDims : std::uint8_t {
   extended,  ///< all operands need all leading dims in their full extents
   labels,    ///< leading dims become labels of the contraction, see its `labels`
   like,      ///< the first operand is broadcast to the leading dims of the second
-  table,     ///< the first operand must not have leading dims
-  batch,     ///< leading dims are merged into the first dim
+  batch,     ///< leading dims are merged into the first dim of the operands and of the result; see `batched`
+  mapped,    ///< it is made for one device, and then for all devices as in vmap
 };
 template <class Function>
 inline constexpr LeadingDims leading_dims_v = [] {
@@ -11017,7 +11016,9 @@ enum class AttentionResult : std::int8_t { query_gradient, key_gradient, value_g
 
 /// Attributes of the three attention nodes. Shapes: queries [batch, time, heads, width], keys [batch, keys, heads,
 /// width], values [batch, keys, heads, value width]. The last operand, `scale`, is a host scalar. In a banded node two
-/// host scalars of i64 are in front of it, `lower` and `upper`: query i attends to keys i + lower to i + upper.
+/// host scalars of i64 are in front of it, `lower` and `upper`: query i attends to keys i + lower to i + upper. In a
+/// biased node the last tensor is a bias, which is added to the scores, or a mask of bool, which is true for the keys
+/// that a query attends to: [batch, heads, time, keys], with singleton dims where all have the same.
 ///
 ///   attention_lse   (q, k, scale)                      log of each row's sum of exponentials: [batch, heads, time]
 ///   attention       (q, k, v, lse, scale)              exp(scores - lse) v: [batch, time, heads, value width]
@@ -11029,26 +11030,31 @@ struct AttentionForm {
   bool causal = false;  ///< a query attends to keys up to its own position
   AttentionResult result = AttentionResult::output;
   bool banded = false;  ///< a query attends to the keys of a band around its position, given by operands
+  bool biased = false;  ///< a bias or a mask of each pair of a query and a key is an operand
 
   constexpr bool is_gradient() const { return result <= AttentionResult::value_gradient; }
   /// The operand whose cotangent a gradient is.
   constexpr int of() const { return static_cast<int>(result); }
   /// Number of host scalars, which are the last operands: the band, if there is one, and the scale.
   constexpr int host_scalars() const { return banded ? 3 : 1; }
-  constexpr int tensors() const {
+  constexpr int tensors() const { return bias() + (biased ? 1 : 0); }
+  /// The operand of a biased node that is the bias or the mask.
+  constexpr int bias() const {
     return result == AttentionResult::logarithms ? 2 : result == AttentionResult::output ? 4 : 6;
   }
   /// The operand of a banded node that is the lower bound; the upper one follows it.
   constexpr int lower() const { return tensors(); }
 
   static constexpr AttentionForm of_node(const Node& node) {
-    return {node.labels[0] != 0, static_cast<AttentionResult>(node.labels[1]), node.labels[2] != 0};
+    return {node.labels[0] != 0, static_cast<AttentionResult>(node.labels[1]), node.labels[2] != 0,
+            node.labels[3] != 0};
   }
   constexpr Labels pack() const {
     Labels labels{};
     labels[0] = causal ? 1 : 0;
     labels[1] = static_cast<std::int8_t>(result);
     labels[2] = banded ? 1 : 0;
+    labels[3] = biased ? 1 : 0;
     return labels;
   }
 };
@@ -12183,19 +12189,24 @@ constexpr bool takes_row(const GraphView& graph, int id) {
          !graph.operand_node(id, 0).is_singleton(dim_of(node));
 }
 /// Sharding of slice, pad and concat: rows move across borders of shards (a halo exchange). Singleton dims can't be
-/// split: a slice of one row gives a partial value, and each device pads its own part of a result from one row.
+/// split: a slice of one row gives a partial value, and of an operand with one row each device takes what its own part
+/// of the result has of it.
 constexpr void moved_dim_sharding(const GraphView& graph, int id, FactorRule& rule) {
   const Node& node = graph[id];
   const int dim = dim_of(node);
-  bool singleton = node.is_singleton(dim);
-  for (int i = 0; i < node.arity; ++i)
-    singleton =
-        singleton || (graph.operand_node(id, i).rank == node.rank && graph.operand_node(id, i).is_singleton(dim));
-  if (!singleton) return along_dim_sharding(graph, id, rule, FactorKind::permutation);
-  const bool takes = takes_row(graph, id), pads = node.op == Op::pad && !node.is_singleton(dim);
-  along_dim_sharding(graph, id, rule, takes ? FactorKind::reduction : pads ? FactorKind::pass : FactorKind::replicate);
+  const auto is_row = [&](int i) {
+    const Node& x = graph.operand_node(id, i);
+    return x.rank == node.rank && x.is_singleton(dim);
+  };
+  const bool takes = takes_row(graph, id);
+  const bool moves = !node.is_singleton(dim) && (node.op != Op::slice || !is_row(0));
+  along_dim_sharding(graph, id, rule,
+                     takes   ? FactorKind::reduction
+                     : moves ? (node.op == Op::pad && is_row(0) ? FactorKind::pass : FactorKind::permutation)
+                             : FactorKind::replicate);
   if (takes) rule.result.dims[dim].clear();
-  if (pads) rule.operands[0].dims[dim].clear();
+  for (int i = 0; i < node.arity && moves; ++i)
+    if (is_row(i)) rule.operands[static_cast<std::size_t>(i)].dims[dim].clear();
 }
 
 /// The function of a concat of tensors to which ts::stack has given a new dim, which its errors do not show.
@@ -12747,7 +12758,7 @@ namespace attention_factor {
 inline constexpr std::int8_t batch = 0, heads = 1, queries = 2, keys = 3, width = 4, value_width = 5;
 }
 
-/// Checks the shapes q [b, t, h, d], k [b, s, h, d], v [b, s, h, e].
+/// Checks the shapes q [b, t, h, d], k [b, s, h, d], v [b, s, h, e], bias [b, h, t, s].
 constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
   const Shape &q = c.operand(0), &k = c.operand(1);
   const int given = has_values ? 3 : 2;  // the others are made by ts::attention
@@ -12756,6 +12767,13 @@ constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
     fail_shapes(c, "queries and keys differ in heads; ts::repeat_heads(k, q) repeats those of keys", "attention",
                 given);
   if (q[3] != k[3]) fail_shapes(c, "queries and keys differ in width", "attention", given);
+  if (const AttentionForm form = AttentionForm::of_node(c.node()); form.biased && !has_values) {
+    const Node& bias = c.graph.operand_node(c.id, form.bias());
+    const std::int64_t wanted[] = {q[0], q[2], q[1], k[1]};
+    for (int d = 0; d < 4; ++d)
+      if (!bias.is_singleton(d) && c.operand(form.bias())[d] != wanted[d])
+        fail_shapes(c, "a bias or mask is not of [batch, heads, time, keys] of queries and keys", "attention", 3);
+  }
   if (!has_values) return;
   const Shape& v = c.operand(2);
   if (v[0] != k[0] || v[1] != k[1] || v[2] != k[2])
@@ -12791,6 +12809,7 @@ constexpr void attention_sharding(const GraphView& graph, int id, FactorRule& ru
   const auto like_out = [&](const Node& x) { return dims_of(x, {batch, queries, heads, value_width}); };
   const auto like_lse = [&](const Node& x) { return dims_of(x, {batch, heads, queries}); };
   const auto operand = [&](int i) -> const Node& { return graph.operand_node(id, i); };
+  const AttentionForm form = AttentionForm::of_node(node);
   rule.operands = {like_q(operand(0)), like_k(operand(1))};
   if (node.op == Op::attention_lse) {
     rule.result = like_lse(node);
@@ -12803,25 +12822,31 @@ constexpr void attention_sharding(const GraphView& graph, int id, FactorRule& ru
       rule.operands.push_back(like_out(operand(3)));
       rule.operands.push_back(like_lse(operand(4)));
       rule.operands.push_back(like_out(operand(5)));
-      const int of = AttentionForm::of_node(node).of();
-      rule.result = of == 0 ? like_q(node) : of == 1 ? like_k(node) : like_v(node);
+      rule.result = form.of() == 0 ? like_q(node) : form.of() == 1 ? like_k(node) : like_v(node);
     }
   }
-  for (int i = AttentionForm::of_node(node).host_scalars(); i > 0; --i) rule.operands.emplace_back();
+  if (form.biased) rule.operands.push_back(dims_of(operand(form.bias()), {batch, heads, queries, keys}));
+  for (int i = form.host_scalars(); i > 0; --i) rule.operands.emplace_back();
 }
 
-/// Attention with its scores in memory, for the derivatives that no kernel computes: those of lse and of gradients.
+/// Attention with its scores in memory, for the derivatives that no kernel computes: those of lse, of gradients, and by
+/// a bias.
 struct DenseAttention {
   Value q, k, scale;
   AttentionForm form;
   Value lower{}, upper{};  ///< of a band
+  Value bias{};            ///< if biased
 
   /// Of the operands of a node of attention.
   constexpr DenseAttention(const Gradient& r)
       : q(build::cast(r.x(0), computed_as(r.x(0).dtype()))), k(build::cast(r.x(1), computed_as(r.x(1).dtype()))),
         scale(r.x(r.arity() - 1)), form(AttentionForm::of_node(r.node())) {
     if (form.banded) lower = r.x(form.lower()), upper = r.x(form.lower() + 1);
+    if (form.biased) bias = r.x(form.bias());
   }
+  constexpr bool is_masked() const { return form.biased && bias.dtype() == DType::bool_; }
+  /// Whether the bias is a number, which may have a gradient.
+  constexpr bool adds() const { return form.biased && bias.dtype() != DType::bool_; }
 
   static constexpr EinsumLabels labels(const char (&a)[5], const char (&b)[5], const char (&out)[5]) {
     EinsumLabels made;
@@ -12836,8 +12861,10 @@ struct DenseAttention {
   constexpr Value weights(Value lse) const {
     // A query without keys has logarithm -inf. See kernels::least_score.
     lse = build::maximum(lse, lse.number(-1e29));
-    Value shifted =
-        build::einsum(q, k, labels("bthd", "bshd", "bhts")) * scale - build::insert_singletons(lse, 1u << 3, 4);
+    Value shifted = build::einsum(q, k, labels("bthd", "bshd", "bhts")) * scale;
+    if (adds()) shifted = shifted + bias;
+    shifted = shifted - build::insert_singletons(lse, 1u << 3, 4);
+    if (is_masked()) shifted = build::select(bias, shifted, shifted.number(-1e30));
     if (form.causal) {
       const Value seen = build::less_equal(build::iota(shifted, 3, DType::i32), build::iota(shifted, 2, DType::i32));
       shifted = build::select(seen, shifted, shifted.number(-1e30));
@@ -12848,6 +12875,13 @@ struct DenseAttention {
       shifted = build::select(seen, shifted, shifted.number(-1e30));
     }
     return build::exp(shifted);
+  }
+  /// The cotangent of the scores, [b, h, t, s], for weights, values, output and its cotangent.
+  constexpr Value slopes(Value own, Value v, Value out, Value g) const {
+    const Value each = build::einsum(g, v, labels("bthe", "bshe", "bhts"));
+    EinsumLabels rows = labels("bthe", "bthe", "bhte");
+    rows.out[3] = -1;
+    return own * (each - build::insert_singletons(build::einsum(g, out, rows), 1u << 3, 4));
   }
   constexpr Value of_scores(Value slopes, int operand) const {
     slopes = slopes * scale;
@@ -12870,12 +12904,27 @@ constexpr Value attention_cotangent(AttentionForm form, int of, const Value& ope
   return operand.make(made, operands, arity);
 }
 
+/// The gradients of attention whose bias has one: its cotangent is that of the scores, so all scores are stored anyway,
+/// and products of these are faster than to compute them again.
+constexpr void learned_bias_gradient(Gradient& r, const DenseAttention& dense, Value g) {
+  const Value weights = dense.weights(r.x(3)), slopes = dense.slopes(weights, wide(r.x(2)), wide(r.y()), wide(g));
+  r.add(dense.form.bias(), slopes);
+  const Value scaled = build::cast(slopes * dense.scale, r.x(0).dtype());
+  if (r.needs(0)) r.add(0, build::einsum(scaled, r.x(1), DenseAttention::labels("bhts", "bshd", "bthd")));
+  if (r.needs(1)) r.add(1, build::einsum(scaled, r.x(0), DenseAttention::labels("bhts", "bthd", "bshd")));
+  if (!r.needs(2)) return;
+  const Value rounded = build::cast(weights, g.dtype());
+  r.add(2, build::einsum(rounded, g, DenseAttention::labels("bhts", "bthe", "bshe")));
+}
+
 constexpr void attention_gradient(Gradient& r) {
   const Value g = build::cast(r.full_g(), r.node().dtype);
   const AttentionForm form = AttentionForm::of_node(r.node());
-  std::int32_t operands[9] = {r.x(0).id, r.x(1).id, r.x(2).id, r.y().id, r.x(3).id, g.id};
+  if (form.biased && r.needs(form.bias()))
+    if (const DenseAttention dense(r); dense.adds()) return learned_bias_gradient(r, dense, g);
+  std::int32_t operands[10] = {r.x(0).id, r.x(1).id, r.x(2).id, r.y().id, r.x(3).id, g.id};
   int arity = 6;
-  for (int i = form.lower(); i < r.arity(); ++i) operands[arity++] = r.x(i).id;
+  for (int i = form.bias(); i < r.arity(); ++i) operands[arity++] = r.x(i).id;
   for (int i = 0; i < 3; ++i)
     if (r.needs(i))
       r.add(i, build::cast(attention_cotangent(form, i, g.with(r.x(i).id), operands, arity), r.x(i).dtype()));
@@ -12886,6 +12935,7 @@ constexpr void attention_lse_gradient(Gradient& r) {
   const Value slopes = dense.weights(r.y()) * build::insert_singletons(r.full_g(), 1u << 3, 4);
   for (int i = 0; i < 2; ++i)
     if (r.needs(i)) r.add(i, build::cast(dense.of_scores(slopes, i), r.x(i).dtype()));
+  if (dense.adds() && r.needs(2)) r.add(2, slopes);
 }
 
 /// The gradient of a gradient: writes the first gradient as operations on stored scores, and differentiates these.
@@ -12898,21 +12948,18 @@ constexpr void attention_second_gradient(Gradient& r) {
   if (form.of() == 2) {
     written = build::einsum(weights, g, DenseAttention::labels("bhts", "bthe", "bshe"));
   } else {
-    const Value each = build::einsum(g, v, DenseAttention::labels("bthe", "bshe", "bhts"));
-    EinsumLabels rows = DenseAttention::labels("bthe", "bthe", "bhte");
-    rows.out[3] = -1;
-    const Value mean = build::insert_singletons(build::einsum(g, out, rows), 1u << 3, 4);
-    written = dense.of_scores(weights * (each - mean), form.of());
+    written = dense.of_scores(dense.slopes(weights, v, out, g), form.of());
   }
   Growable<std::int32_t> operands;
-  for (int i = 0; i < 6; ++i) operands.push_back(r.x(i).id);
+  const int tensors = dense.adds() ? 7 : 6;
+  for (int i = 0; i < tensors; ++i) operands.push_back(r.x(i).id);
   Gradient::Sweep sweep = make_sweep(r.module(), cotangent.graph, operands);
   sweep.cotangents[static_cast<std::size_t>(written.id)] = cotangent.id;
   for (int id = written.id; id >= 0; --id) {
     const auto at = static_cast<std::size_t>(id);
     if (!sweep.wanted[at] || sweep.cotangents[at] < 0) continue;
     bool is_operand = false;
-    for (int i = 0; i < 6; ++i)
+    for (int i = 0; i < tensors; ++i)
       if (operands[static_cast<std::size_t>(i)] == id) {
         is_operand = true;
         r.add(i, cotangent.with(sweep.cotangents[at]));
@@ -12936,9 +12983,12 @@ constexpr BrokenRule check_attention(const NodeCheck& c) {
   const DType type = q.dtype, wide = computed_as(type);
   if (node.arity != form.tensors() + form.host_scalars()) return "a band has a lower and an upper bound";
   if (form.banded && form.causal) return "a band is not causal too: its upper bound is";
+  if (form.biased)
+    if (const Node& bias = c.x(form.bias()); bias.rank != 4 || (bias.dtype != DType::bool_ && bias.dtype != wide))
+      return "a bias or mask has rank 4 and the type of scores, or bool";
   for (int i = form.lower(); i < node.arity - 1; ++i)
     if (c.x(i).dtype != DType::i64 || c.x(i).rank != 0) return "the bounds of a band are numbers of i64";
-  for (int i = 0; i < form.tensors(); ++i)
+  for (int i = 0; i < form.bias(); ++i)
     if (const bool sum = !plain && i == (is_gradient ? 4 : 3); c.x(i).dtype != (sum ? wide : type))
       return "operands have equal element types";
   if (c.x(node.arity - 1).dtype != wide) return "operands have equal element types";
@@ -12966,12 +13016,30 @@ constexpr BrokenRule check_attention(const NodeCheck& c) {
                                                                   : "a gradient has the shape of its operand";
 }
 
+/// A bias or mask, operand i, for the examples and batches of attention.
+constexpr Value batched_bias(const Batch& b, int i) {
+  const bool shared = b.one(i).is_singleton(0);
+  if (shared && !b.differs(i)) return b.x(i);
+  Value x = b.full(i);
+  if (shared && b.one(0).is_singleton(0)) return build::drop_singletons(x, 2);
+  if (shared) {  // only the shape of the sum is used, so it is never computed
+    const Value batches = build::arange(build::extent(b.full(0), 1));
+    x = build::broadcast(x, build::insert_singletons(batches, 0b11101u, 5) + build::cast(x, DType::i32));
+  }
+  return build::merge_dims(x, 0, 1);
+}
+
 /// Examples are part of the batch dim. The parts of one attention run in one unit if they read each other's results
 /// directly, so a merge undoes the split of such a result.
 constexpr Batched batch_attention(const Batch& b) {
   const Value count = b.count();
+  const AttentionForm form = AttentionForm::of_node(b.node());
   Growable<std::int32_t> operands;
   for (int i = 0; i < b.arity(); ++i) {
+    if (form.biased && i == form.bias()) {
+      operands.push_back(batched_bias(b, i).id);
+      continue;
+    }
     if (b.one(i).rank == 0) {
       operands.push_back(b.x(i).id);
       continue;
@@ -13048,7 +13116,7 @@ struct AttentionGradOp {
                              .joins =
                                  [](const Node& x, const Node& y) {
                                    const AttentionForm a = AttentionForm::of_node(x), b = AttentionForm::of_node(y);
-                                   return a.causal == b.causal && a.banded == b.banded;
+                                   return a.causal == b.causal && a.banded == b.banded && a.biased == b.biased;
                                  }};
   static constexpr GradientRule gradient = attention_second_gradient;
   static constexpr BatchRule batch = batch_attention;
@@ -15196,9 +15264,19 @@ struct CustomGradientOp {
                                                                     gradients, [&](int id) { return r.again(id).id; });
     for (int i = 0; i < count; ++i) r.add(behind + i, r.y().with(made[static_cast<std::size_t>(i)]));
   };
-  /// The cotangents are those of the results, so they differ between examples if the results do.
+  /// The cotangents are those of the results, so they differ between examples if the results do. A gradient is summed
+  /// over dims that it has in front of those of its operand, since a dim of examples comes before these.
   static constexpr BatchRule batch = [](const Batch& b) {
-    return b.make(b.batched(), batched_operands(b, (2u << CustomGradient::of(b.node()).results) - 1));
+    const auto [count, results] = CustomGradient::of(b.node());
+    Growable<std::int32_t> operands = batched_operands(b, (2u << results) - 1);
+    for (int own = 1 + results; own <= results + count; ++own) {
+      const int gradient = own + count, more = b.one(gradient).rank - b.one(own).rank;
+      if (more <= 0 || !b.differs(own)) continue;
+      const Value full = b.full(gradient);
+      operands[static_cast<std::size_t>(gradient)] =
+          build::cast(build::sum_of(full, ((1u << more) - 1) << 1), full.dtype()).id;
+    }
+    return b.make(b.batched(), operands);
   };
   static constexpr SimplifyRule simplify = first_operand;
   static constexpr CheckRule check = check_like_operand;
@@ -16563,11 +16641,16 @@ struct FindValue {
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
 };
+/// A value whose graph index is stored inverted, as that of a tensor in a struct in a ts::shard_map, has its own here.
+constexpr Value turned(Value value) {
+  if (value.graph < 0) value.graph = ~value.graph;
+  return value;
+}
 /// The first value of a trace in a structure; a null value where there is none.
 template <class T> constexpr Value trace_in(const T& x) {
   Value found{};
   if constexpr (Operand<T>) {
-    found = trace_of(x);
+    found = here(turned(trace_of(x)));
   } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
     const auto look = [&](const auto& item) {
       if (found.module == nullptr) found = trace_in(item);
@@ -16579,7 +16662,7 @@ template <class T> constexpr Value trace_in(const T& x) {
   } else {
     FindValue find;
     for_each_leaf(x, find);
-    found = find.found;
+    found = here(turned(find.found));
   }
   return found;
 }
@@ -16591,6 +16674,36 @@ template <template <class...> class Tuple, class... Ts>
 inline constexpr bool holds_local_v<Tuple<Ts...>> = (holds_local_v<Ts> || ...);
 template <class T, std::size_t Size> inline constexpr bool holds_local_v<std::array<T, Size>> = holds_local_v<T>;
 
+/// The first type in a list that is not void; void if there is none.
+template <class... Ts> struct FirstOf {
+  using type = void;
+};
+template <class T, class... Rest> struct FirstOf<T, Rest...> {
+  using type = typename std::conditional_t<std::is_void_v<T>, FirstOf<Rest...>, std::type_identity<T>>::type;
+};
+/// The first local value of a shard_map in a structure; void if it holds none.
+template <class T> struct LocalIn {
+  using type = void;
+};
+template <LocalOperand T> struct LocalIn<T> {
+  using type = T;
+};
+template <template <class...> class Tuple, class... Ts>
+  requires(is_tuple_v<Tuple<Ts...>>)
+struct LocalIn<Tuple<Ts...>> : FirstOf<typename LocalIn<Ts>::type...> {};
+template <class T, std::size_t Size> struct LocalIn<std::array<T, Size>> : LocalIn<T> {};
+template <class... Ts> using local_in_t = typename FirstOf<typename LocalIn<Ts>::type...>::type;
+
+/// A tensor that is made where structures hold values like `Like`: beside local values of a shard_map it is one of
+/// these, the same on all devices; `Like` is void without them.
+template <class Like, class T, int Rank> struct TensorBeside {
+  using type = typename Like::template with<T, Rank, 0>;
+};
+template <class T, int Rank> struct TensorBeside<void, T, Rank> {
+  using type = Sym<T, Rank>;
+};
+template <class Like, class T, int Rank> using tensor_beside_t = typename TensorBeside<Like, T, Rank>::type;
+
 /// Whether an item of a structure is a Dim or a Scalar; those in a plain struct are part of a model.
 template <class T> inline constexpr bool holds_number_v = std::is_same_v<T, Dim> || std::is_same_v<T, Scalar>;
 template <template <class...> class Tuple, class... Ts>
@@ -16599,22 +16712,23 @@ inline constexpr bool holds_number_v<Tuple<Ts...>> = (holds_number_v<Ts> || ...)
 template <class T, std::size_t Size> inline constexpr bool holds_number_v<std::array<T, Size>> = holds_number_v<T>;
 
 /// A structure with its expressions recorded and its numbers as rank-0 tensors: what a step of a repeat hands to the
-/// next one. A floating number becomes an f32, an integer an i32, as in JAX.
-template <class T> constexpr auto as_carry(const Value& context, const T& x) {
+/// next one. A floating number becomes an f32, an integer an i32, as in JAX. `Like`: see TensorBeside.
+template <class Like = void, class T> constexpr auto as_carry(const Value& context, const T& x) {
   if constexpr (TensorOperand<T>)
     return as_sym(x);
   else if constexpr (std::is_same_v<T, bool>)
-    return Sym<bool, 0>(context.integer(x ? 1 : 0, DType::bool_));
+    return tensor_beside_t<Like, bool, 0>(context.integer(x ? 1 : 0, DType::bool_));
   else if constexpr (std::is_integral_v<T>)
-    return Sym<std::int32_t, 0>(context.integer(static_cast<std::int64_t>(x), DType::i32));
+    return tensor_beside_t<Like, std::int32_t, 0>(context.integer(static_cast<std::int64_t>(x), DType::i32));
   else if constexpr (std::is_floating_point_v<T>)
-    return Sym<float, 0>(context.number(static_cast<double>(x), DType::f32));
+    return tensor_beside_t<Like, float, 0>(context.number(static_cast<double>(x), DType::f32));
   else if constexpr (is_tuple_v<T> || is_array_v<T>)
-    return map_items(x, [&](const auto& item) { return as_carry(context, item); });
+    return map_items(x, [&](const auto& item) { return as_carry<Like>(context, item); });
   else
     return x;
 }
-template <class T> using carry_t = decltype(as_carry(std::declval<const Value&>(), std::declval<const T&>()));
+template <class T, class Like = void>
+using carry_t = decltype(as_carry<Like>(std::declval<const Value&>(), std::declval<const T&>()));
 
 /// The value for which a placeholder stands, in whichever graph it is.
 template <class Leaf> constexpr const Value& value_behind(const Leaf& leaf) {
@@ -16622,6 +16736,16 @@ template <class Leaf> constexpr const Value& value_behind(const Leaf& leaf) {
     return leaf.value;
   else
     return leaf.placeholder();
+}
+
+/// Replaces a tensor of a structure; see `turned`.
+template <class Leaf> constexpr void replace_leaf(Leaf& leaf, Value made) {
+  if (value_behind(leaf).graph < 0) made.graph = ~made.graph;
+  leaf = Leaf(made);
+}
+/// Whether a tensor is a local value of a shard_map, or a tensor of a struct in one: its value has further dims.
+template <class Leaf> constexpr bool has_device_dims(const Leaf& leaf) {
+  return LocalOperand<Leaf> || value_behind(leaf).graph < 0;
 }
 
 /// Which dim of a carry a message is about: "dim 0 of tensor 1 of the carry", both counted from 0.
@@ -16767,8 +16891,9 @@ struct BindLeaves {
 
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (TensorOperand<Leaf>) {
-      const Value& outer = value_behind(leaf);
-      if (outer.rank() != Leaf::rank + (in_stack || kind == Kind::layer ? 1 : 0))
+      const Value outer = turned(value_behind(leaf));
+      const bool is_local = has_device_dims(leaf);
+      if (!is_local && outer.rank() != Leaf::rank + (in_stack || kind == Kind::layer ? 1 : 0))
         outer.refuse(errc::structure,
                      body.of_scan()
                          ? "[scan] operands: the carry is a field of all layers of a Stack, or a field of the Stack "
@@ -16776,11 +16901,11 @@ struct BindLeaves {
                          : "[stack] operands: an extra argument of a Stack is a field of all layers, or a field of "
                            "the Stack was replaced by a tensor without a dim of layers");
       if (kind == Kind::carried)
-        leaf = Leaf(body.carry(outer, in_stack ? Storage::layers : Storage::block));
+        replace_leaf(leaf, body.carry(outer, in_stack && !is_local ? Storage::layers : Storage::block));
       else if (kind == Kind::layer)
-        leaf = Leaf(body.slice(outer, Storage::layer));
+        replace_leaf(leaf, body.slice(outer, is_local ? Storage::block : Storage::layer));
       else
-        leaf = Leaf(here(outer));
+        replace_leaf(leaf, here(outer));
     } else if (leaf.traced()) {
       leaf = Leaf(here(leaf.placeholder()));
     }
@@ -16797,9 +16922,9 @@ struct GiveLeaves {
   template <class Leaf> constexpr void leaf(const Leaf& leaf) {
     if constexpr (TensorOperand<Leaf>) {
       if (carried)
-        body.give_carry(trace_of(leaf));
+        body.give_carry(here(turned(trace_of(leaf))));
       else
-        body.give(trace_of(leaf));
+        body.give(here(turned(trace_of(leaf))));
     }
   }
   constexpr void enter_stack(const auto&) {}
@@ -16815,7 +16940,7 @@ struct ProjectLeaves {
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (TensorOperand<Leaf>) {
       const Node& type = body.carried_type(next);
-      leaf = Leaf(build::project(made, next++, type, storage_of(type)));
+      replace_leaf(leaf, build::project(made, next++, type, storage_of(type)));
     }
   }
   constexpr void enter_stack(const auto&) {}
@@ -16961,7 +17086,7 @@ constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentShardin
                 "arguments or the results of the shard_map");
   const Value context = trace_of(x).at(source);
   if (context.module == nullptr)
-    fail(errc::unsupported, "[with_sharding] outside of a traced function: use ts::reshard for stored tensors");
+    fail(errc::unsupported, "[with_sharding] outside of a traced function: use ts::reshard for stored tensors", source);
   const Value value = lower(context, x);
   Node made{
       .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
@@ -17050,7 +17175,7 @@ constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
   Value context = trace_of(x);
   if (context.module == nullptr) context = trace_of(y);
   if (context.module == nullptr)
-    fail(errc::unsupported, "[shard_as] outside of a traced function: use ts::reshard for stored tensors");
+    fail(errc::unsupported, "[shard_as] outside of a traced function: use ts::reshard for stored tensors", source);
   const Value a = lower(context.at(source), x).at(source), b = lower(context.at(source), y).at(source);
   if (!same_static_shape(a.node(), b.node()))
     a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim has static extent 1 in only one of the operands");
@@ -19111,22 +19236,30 @@ constexpr X run_stack(Here at, const Stack<Block>& stack, const X& x, const Extr
   return last;
 }
 
+/// A call of a Stack in the function of a shard_map: a scan over its layers, which may widen what is passed from layer
+/// to layer (see ops/shard_map/local_carry.hpp).
+template <class Block, class X, class... Extra>
+constexpr auto run_local_stack(Here at, const Stack<Block>& stack, const X& x, const Extra&... extra) {
+  const LayerCall call(at, x);
+  const auto step = [&](const auto& carried, const auto& layer) {
+    return std::tuple(layer(carried, extra...), std::tuple());
+  };
+  return std::get<0>(scan(step, x, stack, false, Source::from(at)));
+}
+
 }  // namespace detail
 
 template <class Block>
 template <class X, class... Extra>
 constexpr auto Stack<Block>::called(Here at, const X& x, const Extra&... extra) const {
-  constexpr bool is_outside = !detail::holds_local_v<X>;
+  constexpr bool is_local = detail::holds_local_v<X>;
   constexpr bool is_flat = !detail::BlockLeaves::of<Block>().stack && !(detail::BlockLeaves::of<Extra>().stack || ...);
-  static_assert(
-      is_outside,
-      "tessera: a Stack can't be called inside a ts::shard_map; call ts::shard_map inside the block of the Stack");
   static_assert(
       is_flat, "tessera: the layers of a ts::Stack can't contain a ts::Stack or take a ts::Stack as an argument; use a "
                "std::array of blocks inside of a layer");
   // Computed here so that compilers report an error in a layer with few lines of context.
   using Carried = detail::carry_t<X>;
-  using Layer = const detail::Callable<is_outside && is_flat, Block, 1 + sizeof...(Extra)>;
+  using Layer = const detail::Callable<is_flat, Block, 1 + sizeof...(Extra)>;
   constexpr bool sound = requires { std::declval<Layer&>()(std::declval<const Carried&>(), detail::settle(extra)...); };
   using Returned = typename detail::ReturnedBy<sound, Layer&, const Carried, decltype(detail::settle(extra))...>::type;
   constexpr bool is_taken = !std::is_same_v<Returned, detail::NoCall>;
@@ -19143,7 +19276,7 @@ constexpr auto Stack<Block>::called(Here at, const X& x, const Extra&... extra) 
     constexpr bool is_one = !TensorOperand<Carried> || TensorOperand<Result>;
     static_assert(is_one,
                   "tessera: a layer of a Stack must return a single tensor, the first argument of the next layer");
-    constexpr bool same = std::is_same_v<Result, Carried>;
+    constexpr bool same = is_local || std::is_same_v<Result, Carried>;
     static_assert(
         same || TensorOperand<Carried>,
         "tessera: the result of a layer of a Stack must have the structure of the layer's first argument, with "
@@ -19160,7 +19293,9 @@ constexpr auto Stack<Block>::called(Here at, const X& x, const Extra&... extra) 
                     "constant, use ts::full_like");
     }
     detail::require_trace("stack", "a Stack", Source::from(at), *this, x, extra...);
-    if constexpr (same && is_model)
+    if constexpr (is_local && is_model)
+      return detail::run_local_stack(at, *this, x, detail::settle(extra)...);
+    else if constexpr (same && is_model)
       return detail::run_stack(at, *this, detail::as_carry(detail::trace_in(x), x), detail::settle(extra)...);
     else if constexpr (is_model)
       return detail::as_carry(detail::trace_in(x), x);
@@ -19279,6 +19414,12 @@ template <class F, class Arguments, std::size_t... I> struct TracedCall<F, Argum
 /// of each.
 inline constexpr int small_program = 256;
 
+/// Whether a function could be recorded, what room its program takes, and whether an operation refused its operands.
+struct TracedSize {
+  ProgramSize used{};
+  bool recorded = false, refused = false;
+};
+
 }  // namespace detail
 
 /// Traces a function F for arguments of these types.
@@ -19302,13 +19443,25 @@ template <class F, class... Args> struct Trace {
     simplify(made.first);
     return made;
   }
-  /// The recorded program as a constant. A small program is also simplified; a larger one is simplified later, in a
-  /// constant expression of its own.
-  template <ProgramSize Room> static constexpr FrozenProgram<Room> freeze() {
+  /// The recorded program. If it is small, it is simplified too; a larger one is simplified later, in a constant
+  /// expression of its own.
+  static constexpr std::pair<Module, int> record_and_simplify(bool& simplified) {
     std::pair<Module, int> made = record();
-    const bool small = made.first.main().size() <= detail::small_program && made.first.refusal.text == nullptr;
-    if (small) simplify(made.first);
-    return FrozenProgram<Room>(made.first, made.second, small);
+    simplified = made.first.main().size() <= detail::small_program && made.first.refusal.text == nullptr;
+    if (simplified) simplify(made.first);
+    return made;
+  }
+  /// What freeze() needs room for.
+  static constexpr detail::TracedSize size() {
+    bool simplified = false;
+    const std::pair<Module, int> made = record_and_simplify(simplified);
+    return {ProgramSize::of(made.first), true, made.first.refusal.text != nullptr};
+  }
+  /// The recorded program as a constant.
+  template <ProgramSize Room> static constexpr FrozenProgram<Room> freeze() {
+    bool simplified = false;
+    const std::pair<Module, int> made = record_and_simplify(simplified);
+    return FrozenProgram<Room>(made.first, made.second, simplified);
   }
 };
 
@@ -19323,8 +19476,12 @@ template <bool Ended> struct ExplainSteps {
   });
 };
 
-/// The capacity of the first evaluation, enough for most programs: graphs, nodes, operands, outputs, specs.
-inline constexpr ProgramSize first_room{4, small_program, 3 * small_program, 32, 2};
+// Recording takes most of what a program costs, so a function is recorded twice: once for its size, which also says
+// whether it can be traced, and once into arrays of that size. The first is a default template argument, since for a
+// variable whose evaluation fails compilers report an error at once.
+template <class T, TracedSize Size = T::size()> constexpr TracedSize size_if_recordable(int) { return Size; }
+template <class T> constexpr TracedSize size_if_recordable(long) { return {}; }
+template <class T> inline constexpr TracedSize traced_size = size_if_recordable<T>(0);
 
 /// The recorded program; simplified if it is small.
 template <class T, ProgramSize Room> inline constexpr FrozenProgram<Room> recorded = T::template freeze<Room>();
@@ -19340,13 +19497,7 @@ inline constexpr FrozenProgram<Room> simplified_program = [] {
   return FrozenProgram<Room>(made, from.argument_count, true);
 }();
 
-template <class T> constexpr const auto& whole_trace() {
-  constexpr ProgramSize size = recorded<T, first_room>.used;
-  if constexpr (size.fits(first_room))
-    return recorded<T, first_room>;
-  else
-    return recorded<T, size>;
-}
+template <class T> constexpr const auto& whole_trace() { return recorded<T, traced_size<T>.used>; }
 template <class T> constexpr const auto& simplified_trace() {
   constexpr const auto& whole = whole_trace<T>();
   if constexpr (whole.simplified) {
@@ -19362,20 +19513,27 @@ template <class T> constexpr const auto& simplified_trace() {
   }
 }
 
-/// Whether tracing F succeeds. This uses the call, since for a variable whose evaluation fails compilers report an
-/// error at once.
+/// Whether tracing F succeeds.
 template <class T>
-concept Recordable = requires { typename Constant<T::template freeze<first_room>().used.graphs>; };
+concept Recordable = traced_size<T>.recorded;
 /// Whether tracing F as an outline succeeds.
 template <class T>
 concept Outlined = requires { typename Constant<T::outline()>; };
 /// Whether F can be traced: tracing succeeds and no operation refused its operands.
 template <class T>
-concept Traceable = Recordable<T> && recorded<T, first_room>.refusal.text == nullptr;
+concept Traceable = Recordable<T> && !traced_size<T>.refused;
+
+/// A simplified program in arrays of its size.
+template <class T> inline constexpr FrozenProgram<simplified_trace<T>().used> fitted_program{simplified_trace<T>()};
+template <class T> constexpr const auto& fitted_trace() {
+  if constexpr (whole_trace<T>().simplified)
+    return whole_trace<T>();
+  else
+    return fitted_program<T>;
+}
 
 template <class T> struct TracedProgram {
-  static constexpr const auto& roomy = simplified_trace<T>();
-  static constexpr FrozenProgram<roomy.used> frozen{roomy};
+  static constexpr const auto& frozen = fitted_trace<T>();
 };
 /// An empty program, in place of one that can't be traced, so that no errors follow from the first.
 template <class T, bool Models> struct NoProgram {
@@ -19432,7 +19590,7 @@ constexpr std::size_t row_size(std::string_view text) {
 }
 template <class T, TraceFault Fault> constexpr auto rule_of() {
   if constexpr (Fault == TraceFault::refusal) {
-    constexpr Refusal refusal = recorded<T, first_room>.refusal;
+    constexpr Refusal refusal = whole_trace<T>().refusal;
     constexpr std::string_view said = refusal.text, given = refusal.given;
     constexpr std::size_t size = said.size() + (given.empty() ? 0 : 2 + given.size());
     constexpr JoinedText<size> text(said, given);
@@ -19537,17 +19695,6 @@ constexpr Value as_variable(const Value& value) {
                     {value.id});
 }
 
-/// A value whose graph index is stored inverted, as that of a tensor in a struct in a ts::shard_map, has its own here.
-constexpr Value turned(Value value) {
-  if (value.graph < 0) value.graph = ~value.graph;
-  return value;
-}
-/// Replaces a tensor of a structure; see `turned`.
-template <class Leaf> constexpr void replace_leaf(Leaf& leaf, Value made) {
-  if (value_behind(leaf).graph < 0) made.graph = ~made.graph;
-  leaf = Leaf(made);
-}
-
 /// Visits the floating tensors of structures, with their values in the graph in which they were made. 8-bit floats,
 /// which have no arithmetic, are data like integers.
 template <class Visit> struct VisitFloating {
@@ -19592,13 +19739,14 @@ struct FindStored {
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
 };
-/// Replaces the floating tensors of a structure by variables, and lists these. Errors: `unsupported` for tensors that
-/// are in no trace.
-template <class T> constexpr Floating make_variables(T& object) {
+/// Replaces the floating tensors of a structure by variables, and lists these. Errors: `unsupported`, at the line `at`,
+/// for tensors that are in no trace.
+template <class T> constexpr Floating make_variables(T& object, Source at = {}) {
   if (FindStored stored; (for_each_leaf(object, stored), stored.found))
     fail(errc::unsupported,
          "[grad] outside of a traced function: call ts::grad, ts::vjp and other derivatives inside a "
-         "function of ts::compile");
+         "function of ts::compile",
+         at);
   Floating made;
   for_each_floating(object, [&](auto& leaf, const Value& value) {
     using Leaf = std::remove_cvref_t<decltype(leaf)>;
@@ -19956,9 +20104,9 @@ struct AttentionNodes {
     const Value width = build::cast(build::extent(q.at(context.source), 3), DType::f64);
     return build::rsqrt(width);
   }
-  /// The output; `lower` and `upper` are null unless the form is banded.
+  /// The output; `lower` and `upper` are null unless the form is banded, and `bias` unless it is biased.
   static constexpr Value make(Value context, AttentionForm form, Value q, Value k, Value v, Value scale, Value lower,
-                              Value upper) {
+                              Value upper, Value bias = {}) {
     const DType given = q.dtype();
     q = build::product_operand(q.at(context.source)), k = build::product_operand(k), v = build::product_operand(v);
     if (q.rank() != 4)
@@ -19966,7 +20114,8 @@ struct AttentionNodes {
     check_static_dims(q, k.node(), v.node());
     scale = build::cast(scale, computed_as(q.dtype()));
     if (form.banded) lower = build::cast(lower, DType::i64), upper = build::cast(upper, DType::i64);
-    const Value lse = logarithms(form, q, k, scale, lower, upper);
+    if (form.biased && bias.dtype() != DType::bool_) bias = build::cast(bias, computed_as(q.dtype()));
+    const Value lse = logarithms(form, q, k, scale, lower, upper, bias);
     form.result = AttentionResult::output;
     const Node made{.op = Op::attention,
                     .dtype = q.dtype(),
@@ -19974,11 +20123,12 @@ struct AttentionNodes {
                     .singletons = static_cast<std::uint8_t>(singletons_of(q.node(), {0, 1, 2}) |
                                                             (v.is_singleton(3) ? 1u << 3 : 0u)),
                     .labels = form.pack()};
-    return build::cast(with_host_scalars(made, {q.id, k.id, v.id, lse.id}, q, form, scale, lower, upper), given);
+    return build::cast(with_scalars(made, {q.id, k.id, v.id, lse.id}, q, form, scale, lower, upper, bias), given);
   }
   /// The logarithms of the sums of exponentials of all scores of a query, [batch, heads, time]. With bf16 or f16
   /// operands they, the scale and the gradients are f32.
-  static constexpr Value logarithms(AttentionForm form, Value q, Value k, Value scale, Value lower, Value upper) {
+  static constexpr Value logarithms(AttentionForm form, Value q, Value k, Value scale, Value lower, Value upper,
+                                    Value bias = {}) {
     form.result = AttentionResult::logarithms;
     q = build::product_operand(q), k = build::product_operand(k);
     const Node made{.op = Op::attention_lse,
@@ -19986,7 +20136,7 @@ struct AttentionNodes {
                     .rank = 3,
                     .singletons = singletons_of(q.node(), {0, 2, 1}),
                     .labels = form.pack()};
-    return with_host_scalars(made, {q.id, k.id}, q, form, scale, lower, upper);
+    return with_scalars(made, {q.id, k.id}, q, form, scale, lower, upper, bias);
   }
 
  private:
@@ -19998,11 +20148,12 @@ struct AttentionNodes {
     }
     return static_cast<std::uint8_t>(singletons);
   }
-  static constexpr Value with_host_scalars(const Node& made, std::initializer_list<std::int32_t> tensors, Value like,
-                                           const AttentionForm& form, Value scale, Value lower, Value upper) {
-    std::int32_t operands[7]{};
+  static constexpr Value with_scalars(const Node& made, std::initializer_list<std::int32_t> tensors, Value like,
+                                      const AttentionForm& form, Value scale, Value lower, Value upper, Value bias) {
+    std::int32_t operands[8]{};
     int arity = 0;
     for (std::int32_t tensor : tensors) operands[arity++] = tensor;
+    if (form.biased) operands[arity++] = bias.id;
     if (form.banded) operands[arity++] = lower.id, operands[arity++] = upper.id;
     operands[arity++] = scale.id;
     return like.make(made, operands, arity);
@@ -20027,6 +20178,15 @@ template <bool Causal> struct AttentionTag : AttentionNodes {
   }
 };
 
+/// A bias or mask [..., time, keys] for queries q. If there is one query in every call, as in a step of generation, the
+/// dim of queries has static extent 1 in the result, and so in the bias.
+constexpr Value of_queries(Value bias, const Value& q) {
+  const int times = bias.rank() - 2;
+  if (q.rank() != 4 || !q.is_singleton(1) || bias.is_singleton(times)) return bias;
+  const Value one = bias.integer(1, DType::i64);
+  return build::slice(bias, times, one - build::extent(bias, times), one, MadeBy::squeeze);
+}
+
 /// Attention by products and a softmax, which stores the weights of all pairs of a query and a key: with a bias or a
 /// mask, unless that is null, and with weights that `drop` changes.
 template <bool Causal, class Drop>
@@ -20039,12 +20199,7 @@ constexpr Value attention_by_products(Value context, Value q, Value k, Value v, 
   Value scores =
       build::cast(build::einsum(q, k, EinsumText("bthe,bshe->bhts").labels), wide) * build::cast(scale, wide);
   const bool has_bias = bias.module != nullptr;
-  // If there is one query in every call, as in a step of generation, the dim of queries of the result has static extent
-  // 1 too.
-  if (const int times = has_bias ? bias.rank() - 2 : 0; has_bias && q.is_singleton(1) && !bias.is_singleton(times)) {
-    const Value one = bias.integer(1, DType::i64);
-    bias = build::slice(bias.at(context.source), times, one - build::extent(bias, times), one, MadeBy::squeeze);
-  }
+  if (has_bias) bias = of_queries(bias.at(context.source), q);
   const bool is_mask = has_bias && bias.dtype() == DType::bool_;
   if (has_bias && !is_mask) bias = build::cast(bias, wide), scores = scores + bias;
   const Value none = !has_bias || is_mask ? bias : build::less(bias, bias.number(-1e29));
@@ -20077,6 +20232,14 @@ template <bool Causal> struct AttentionWithBiasTag {
     return emit(context, q, k, v, bias, AttentionNodes::default_scale(context, q));
   }
   static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value scale) {
+    bias = of_queries(bias.at(context.source), q);
+    const auto fits = [&](int dim, bool one) { return bias.is_singleton(dim) || !one; };
+    if (q.rank() == 4 && k.rank() == 4 && bias.rank() <= 4) {
+      bias = build::insert_singletons(bias, (1u << (4 - bias.rank())) - 1, 4);
+      if (fits(0, q.is_singleton(0)) && fits(1, q.is_singleton(2)) && fits(3, k.is_singleton(1)))
+        return AttentionNodes::make(context, {.causal = Causal, .biased = true}, q, k, v, scale, {}, {}, bias);
+    }
+    // A bias of more batches or heads than queries and keys have.
     return attention_by_products<Causal>(context, q, k, v, bias, scale, [](const Value& weights) { return weights; });
   }
 };
@@ -20136,14 +20299,14 @@ constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Scale&
 /// attends to, as attn_mask of F.scaled_dot_product_attention: [batch, heads, time, keys], [heads, time, keys] or
 /// [time, keys], with a dim of static extent 1 (ts::unsqueeze) where all batches or heads have the same. A bias below
 /// -1e29 masks its key; a query that has no key gives 0. For a bias of each key, the same for all queries, there is
-/// ts::biased_attention, which stores no scores.
+/// also ts::biased_attention. For the keys of a window, ts::band_attention skips the tiles outside of it.
 ///
 ///     ts::attention(q, k, v, mask), ts::causal_attention(q, k, v, bias, 1.0)
-/// The user's bias has a number for each query and key, so this is no operation of its own but products and a softmax.
-/// Memory: scores and weights of all heads, [batch, heads, time, keys], of f32 for bf16 and f16 operands; a gradient
-/// keeps the weights. ts::checkpoint computes them again instead. Gradients: also of the bias. Weights are rounded to
-/// bf16 or f16 for the product with the values. Errors: shape_mismatch. Communication: none for split batch, heads and
-/// query times.
+/// Scores are never in memory as a whole: the bias is added tile by tile, forward and backward. A bias of bf16 or f16
+/// is converted to f32 first, in its own shape. Gradients: also of the bias; this one, only where it is wanted, stores
+/// scores of all heads, [batch, heads, time, keys], as does a bias of more batches or heads than queries and keys,
+/// whose dim has static extent 1. Errors: shape_mismatch. Communication: none for split batch, heads and query times;
+/// the bias is split with them.
 template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorOperand Bias>
 constexpr auto attention(const Q& q, const K& k, const V& v, const Bias& bias, Here at = Here::current()) {
   return call<detail::AttentionWithBiasTag<false>>(Source::from(at), q, k, v, bias);
@@ -20175,7 +20338,7 @@ template <class Rate, class Key, std::uint32_t Stream> struct AttentionDropout {
 ///
 ///     ts::attention(q, k, v, ts::attention_dropout(0.1, key))
 ///     ts::causal_attention(q, k, v, ts::attention_dropout(0.1, key), bias, 1.0)   // also with a bias, a scale
-/// As attention with a bias, this is products and a softmax, which store the weights: memory of [batch, heads, time,
+/// This is products and a softmax, which store the weights: memory of [batch, heads, time,
 /// keys] several times, where attention without dropout has none. A weight is dropped by the key and its index, so the
 /// results are the same on every mesh. Communication: none for split batch, heads and query times.
 template <std::uint32_t Stream = 0, NumberOperand Rate, class Key>
@@ -20954,7 +21117,7 @@ constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& 
 }
 
 /// With an offset that is an integer tensor of rank 0, such as the index of a loop over tokens: attention with a mask
-/// [time, keys], which stores the scores of all keys.
+/// [time, keys].
 template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Before, NumberOperand After,
           TensorArgument Offset>
 constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
@@ -20999,6 +21162,161 @@ constexpr auto repeat_heads(const K& k, const Q& q, Here at = Here::current()) {
 }
 
 }  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/shard_map/local_carry.hpp
+
+#ifndef TESSERA_OPS_SHARD_MAP_LOCAL_CARRY_HPP
+#define TESSERA_OPS_SHARD_MAP_LOCAL_CARRY_HPP
+
+// Loops and branches on local values of a shard_map. Their graphs have the dims of devices that other operations on
+// local values have. A carry varies along all axes along which it does in any step, and so does a result along which it
+// does in any branch; structures without local values stay as they are.
+
+namespace tessera::detail {
+
+/// The type of a structure that takes the values of two: its local values vary along the axes of both. A where nothing
+/// else differs.
+template <class A, class B> struct Joined {
+  using type = A;
+};
+template <class A, class B> using joined_t = typename Joined<A, B>::type;
+template <LocalOperand A, LocalOperand B>
+  requires(std::is_same_v<typename A::template varying_along<0>, typename B::template varying_along<0>>)
+struct Joined<A, B> {
+  using type = typename A::template varying_along<A::varying | B::varying>;
+};
+template <template <class...> class Tuple, class... As, class... Bs>
+  requires(is_tuple_v<Tuple<As...>> && sizeof...(As) == sizeof...(Bs))
+struct Joined<Tuple<As...>, Tuple<Bs...>> {
+  using type = Tuple<joined_t<As, Bs>...>;
+};
+template <class A, class B, std::size_t Size> struct Joined<std::array<A, Size>, std::array<B, Size>> {
+  using type = std::array<joined_t<A, B>, Size>;
+};
+template <class A, class... More> struct JoinTypes {
+  using type = A;
+};
+template <class A, class B, class... More> struct JoinTypes<A, B, More...> : JoinTypes<joined_t<A, B>, More...> {};
+template <class... Ts> using JoinedAll = typename JoinTypes<Ts...>::type;
+/// Whether two types differ only in the axes along which local values vary.
+template <class A, class B> inline constexpr bool join_v = std::is_same_v<joined_t<A, B>, joined_t<B, A>>;
+
+/// A structure whose local values vary along further axes: those of Axis, if it is a local value.
+template <class T, class Axis> struct VaryingAlso {
+  using type = T;
+};
+template <class T, class Axis> using varying_also_t = typename VaryingAlso<T, Axis>::type;
+template <LocalOperand T, LocalOperand Axis> struct VaryingAlso<T, Axis> {
+  using type = typename T::template varying_along<T::varying | Axis::varying>;
+};
+template <template <class...> class Tuple, class... Ts, LocalOperand Axis>
+  requires(is_tuple_v<Tuple<Ts...>>)
+struct VaryingAlso<Tuple<Ts...>, Axis> {
+  using type = Tuple<varying_also_t<Ts, Axis>...>;
+};
+template <class T, std::size_t Size, LocalOperand Axis> struct VaryingAlso<std::array<T, Size>, Axis> {
+  using type = std::array<varying_also_t<T, Axis>, Size>;
+};
+
+/// A structure as a type with which its own type joins to this type.
+template <class To, class From> constexpr To widened(const From& x) {
+  if constexpr (std::is_same_v<To, From>)
+    return x;
+  else if constexpr (LocalOperand<To>)
+    return To(x.with_dims_for(To::varying));
+  else
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return To{widened<std::tuple_element_t<I, To>>(std::get<I>(x))...};
+    }(std::make_index_sequence<std::tuple_size_v<To>>());
+}
+
+/// A tensor of a structure as a local value; Like is any of the shard_map.
+template <class Like, class Leaf> constexpr auto as_local(const Leaf& leaf) {
+  if constexpr (LocalOperand<Leaf>)
+    return leaf;
+  else
+    return typename Like::template with<typename Leaf::element, Leaf::rank, Like::region::all>(
+        here(turned(leaf.placeholder())));
+}
+/// Calls a function with each local value of a structure, also those that are tensors of a plain struct; these in a
+/// Stack are left out.
+template <class Like, class Visit> struct VisitLocal {
+  Visit visit;
+  bool in_stack = false;
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (LocalOperand<Leaf>)
+      visit(leaf, as_local<Like>(leaf));
+    else if constexpr (StoredOperand<Leaf>)
+      if (!in_stack && has_device_dims(leaf)) visit(leaf, as_local<Like>(leaf));
+  }
+  constexpr void enter_stack(const auto&) { in_stack = true; }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() { in_stack = false; }
+};
+template <class Like, class T, class Visit> constexpr void for_each_local(T& object, const Visit& visit) {
+  if constexpr (!std::is_void_v<Like>) {
+    VisitLocal<Like, Visit> visitor{visit};
+    for_each_leaf(object, visitor);
+  }
+}
+
+/// The axes along which the values of a structure differ between devices, for each of its local values.
+template <class Like, class T> constexpr Growable<unsigned> differing_axes(const T& x) {
+  Growable<unsigned> axes;
+  for_each_local<Like>(x, [&](const auto&, const auto& own) { axes.push_back(own.differing()); });
+  return axes;
+}
+/// Gives the local values of a structure full dims of devices for these axes.
+template <class Like, class T> constexpr void spread(T& x, const Growable<unsigned>& axes) {
+  std::size_t next = 0;
+  for_each_local<Like>(
+      x, [&](auto& leaf, const auto& own) { leaf = std::remove_cvref_t<decltype(leaf)>(own.spread(axes[next++])); });
+}
+/// The first carry of a loop: local values have full dims of devices for all axes along which their types say that they
+/// vary.
+template <class Like, class T> constexpr void spread_first(T& x) {
+  Growable<unsigned> axes;
+  for_each_local<Like>(x, [&](const auto&, const auto& own) { axes.push_back(own.declared()); });
+  spread<Like>(x, axes);
+}
+/// Whether values differ between devices along axes along which those of a carry do not. Types don't tell in the
+/// function of a shard_map that takes structs.
+constexpr bool differ_more(const Growable<unsigned>& values, const Growable<unsigned>& carry) {
+  for (std::size_t k = 0; k < carry.size(); ++k)
+    if ((values[k] & ~carry[k]) != 0) return true;
+  return false;
+}
+
+/// Traces the body of a repeat that takes a carry and returns one: `step(inside, carried, body)` returns the carry and
+/// what else the body has as results. Gives init the dims of devices that the carry has after a step. `finish(body,
+/// next, rest)` ends the body.
+template <class Like, class Carry, class Step, class Finish>
+constexpr auto trace_carry(const Value& context, const Repeat& shape, Carry& init, const Step& step,
+                           const Finish& finish) {
+  spread_first<Like>(init);
+  for (;;) {
+    BodyTrace body(*context.module, shape);
+    const Value inside{context.module, context.module->current, -1, context.source};
+    Carry carried = init;
+    BindLeaves bind{body, BindLeaves::Kind::carried};
+    for_each_leaf(carried, bind);
+    auto [next, rest] = step(inside, std::as_const(carried), body);
+    const Growable<unsigned> before = differing_axes<Like>(carried), after = differing_axes<Like>(next);
+    if (differ_more(after, before)) {
+      body.end();
+      spread<Like>(init, after);
+      continue;
+    }
+    spread<Like>(next, before);
+    GiveLeaves give{body, true};
+    for_each_leaf(std::as_const(next), give);
+    return finish(body, inside, rest);
+  }
+}
+
+}  // namespace tessera::detail
 
 #endif
 
@@ -21134,6 +21452,15 @@ struct ScanOptions {
 
 namespace detail {
 
+template <class X> constexpr Value sliced_value(const X& x) {
+  if constexpr (StoredOperand<X>)
+    if (has_device_dims(x))
+      turned(x.placeholder())
+          .refuse(errc::unsupported, "[scan] xs: a struct of a shard_map; give xs as a tuple of local values, "
+                                     "ts::local_of(field, x), where x is any local value");
+  return value_behind(x);
+}
+
 /// What the function of a scan gets of xs: a slice of each tensor without its leading dim, a layer of a Stack. A plain
 /// struct of tensors arrives as a struct of its fields' slices if it is a template of the rank or of the types of
 /// fields, else as a tuple of them, since its fields have fixed ranks.
@@ -21149,7 +21476,7 @@ template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
               ? T::rank - 1
               : 0 > (body.slice(build::move_dim(body.outside(x.value), std::popcount(T::varying), 0), Storage::block));
     else
-      return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(value_behind(x), Storage::block));
+      return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(sliced_value(x), Storage::block));
   } else if constexpr (NumberOperand<T>) {
     return x;
   } else if constexpr (is_stack_v<T>) {
@@ -21206,7 +21533,7 @@ template <bool Nested, class Take> class StackResults {
   }
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (TensorOperand<Leaf>)
-      leaf = Leaf(take_(Storage::layers));
+      replace_leaf(leaf, take_(has_device_dims(leaf) ? Storage::block : Storage::layers));
     else if (leaf.traced())
       leaf = Leaf(body_.number_outside(leaf.placeholder()));
   }
@@ -21224,13 +21551,13 @@ template <class First, class Second> inline constexpr bool is_two_v<std::pair<Fi
 template <class First, class Second> inline constexpr bool is_two_v<std::tuple<First, Second>> = true;
 
 /// The carry that a step returns.
-template <class Result> struct ReturnedCarry {
+template <class Result, class Like = void> struct ReturnedCarry {
   using type = void;
 };
-template <class Result>
+template <class Result, class Like>
   requires(is_two_v<Result>)
-struct ReturnedCarry<Result> {
-  using type = carry_t<std::tuple_element_t<0, Result>>;
+struct ReturnedCarry<Result, Like> {
+  using type = carry_t<std::tuple_element_t<0, Result>, Like>;
 };
 
 /// Where a carry that a step returns differs in type from that of init: in an item of a tuple, or as a whole (-1).
@@ -21278,41 +21605,41 @@ struct StepCall {
   }
 };
 
-template <class F, class Carry, class Xs>
-constexpr auto run_scan(const F& f, const Carry& init, const Xs& xs, const Value& context, bool reverse) {
+template <class Like, class F, class Carry, class Xs>
+constexpr auto run_scan(const F& f, const Carry& first, const Xs& xs, const Value& context, bool reverse) {
   Value count = context;
   if constexpr (SizeOperand<Xs>) count = as_size(lower(context, Dim(xs)));
-  BodyTrace body(*context.module, {.reverse = reverse, .scan = true});
-  const Value inside{context.module, context.module->current, -1, context.source};
-  Carry carried = init;
-  BindLeaves bind{body, BindLeaves::Kind::carried};
-  for_each_leaf(carried, bind);
-  const auto result = call_step(f, carried, xs, body);
-  const Carry next = as_carry(inside, std::get<0>(result));
-  const auto y = as_carry(inside, std::get<1>(result));
-  GiveLeaves give{body, true};
-  for_each_leaf(next, give);
-  give.carried = false;
-  for_each_leaf(y, give);
-  const Value made = body.close(count, context.source);
-  Carry last = init;
-  ProjectLeaves project{made, body};
-  for_each_leaf(last, project);
-  int next_output = body.carried();
-  const auto take = [&](Storage storage) {
-    const Graph& own = made.module->graph(inside.graph);
-    const Node type = build::stacked_type(own[own.outputs[static_cast<std::size_t>(next_output)]]);
-    return build::project(made, next_output++, type, storage);
+  const auto step = [&](const Value& inside, const Carry& carried, BodyTrace& body) {
+    const auto result = call_step(f, carried, xs, body);
+    const Carry next = widened<Carry>(as_carry<Like>(inside, std::get<0>(result)));
+    const auto y = as_carry<Like>(inside, std::get<1>(result));
+    return std::pair(next, y);
   };
-  return std::tuple(last, StackResults<false, decltype(take)>(body, take)(y));
+  Carry init = first;
+  return trace_carry<Like>(context, {.reverse = reverse, .scan = true}, init, step,
+                           [&](BodyTrace& body, const Value& inside, const auto& y) {
+                             GiveLeaves give{body, false};
+                             for_each_leaf(y, give);
+                             const Value made = body.close(count, context.source);
+                             Carry last = init;
+                             ProjectLeaves project{made, body};
+                             for_each_leaf(last, project);
+                             int next_output = body.carried();
+                             const auto take = [&](Storage storage) {
+                               const Graph& own = made.module->graph(inside.graph);
+                               const Node type =
+                                   build::stacked_type(own[own.outputs[static_cast<std::size_t>(next_output)]]);
+                               return build::project(made, next_output++, type, storage);
+                             };
+                             return std::tuple(last, StackResults<false, decltype(take)>(body, take)(y));
+                           });
 }
 
 template <class F, class Init, class Xs>
 constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, Source source) {
-  constexpr bool is_outside = !holds_local_v<Init> && !holds_local_v<Xs>;
-  static_assert(is_outside, "tessera: a scan is called outside of a ts::shard_map; call shard_map in its function");
-  using Carry = carry_t<Init>;
-  using Steps = carry_t<Xs>;
+  using Like = local_in_t<Init, Xs>;
+  using Carry = carry_t<Init, Like>;
+  using Steps = carry_t<Xs, Like>;
   constexpr bool is_size = SizeOperand<Xs>;
   using Taken = std::conditional_t<is_size, Xs, Steps>;
   // Computed here so that compilers report an error in the function with few lines of context.
@@ -21325,34 +21652,37 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
       two,
       "tessera: the function of a scan must return the carry and y, as a std::tuple or a std::pair; "
       "without y, return std::tuple() in its place; after an error in the function itself, this only follows from it");
-  constexpr bool same = !sound || std::is_same_v<typename ReturnedCarry<Result>::type, Carry>;
-  using Difference = CarryDifference<Carry, typename ReturnedCarry<Result>::type>;
+  using Returned = typename ReturnedCarry<Result, Like>::type;
+  constexpr bool same = !sound || (two && join_v<Carry, Returned>);
+  using Difference = CarryDifference<Carry, Returned>;
   if constexpr (two && !same)
     check_carry<Difference::item, typename Difference::of_init, typename Difference::of_step>();
   static_assert(
       !holds_number_v<Init>,
       "tessera: a Dim or a Scalar in the carry of a scan would never change; capture it, or carry a tensor, of a "
       "key ts::key_data(key)");
-  if constexpr (is_outside && sound && same) {
-    Value context = trace_in(init);
-    if (context.module == nullptr) context = trace_in(xs);
+  const auto context_of = [&] {
+    const Value context = trace_in(init);
+    return (context.module == nullptr ? trace_in(xs) : context).at(source);
+  };
+  if constexpr (sound && same && !std::is_same_v<joined_t<Carry, Returned>, Carry>) {
+    return scan(f, widened<joined_t<Carry, Returned>>(as_carry<Like>(context_of(), init)), xs, reverse, source);
+  } else if constexpr (sound && same) {
+    const Value context = context_of();
     if (context.module == nullptr) fail_outside_of_trace("scan", "ts::scan", source);
-    context = context.at(source);
-    const Carry first = as_carry(context, init);
+    const Carry first = as_carry<Like>(context, init);
     if constexpr (is_size)
-      return run_scan(f, first, xs, context, reverse);
+      return run_scan<Like>(f, first, xs, context, reverse);
     else
-      return run_scan(f, first, as_carry(context, xs), context, reverse);
-  } else if constexpr (is_outside && sound && two && !holds_number_v<Init>) {
+      return run_scan<Like>(f, first, as_carry<Like>(context, xs), context, reverse);
+  } else if constexpr (sound && two && !holds_number_v<Init>) {
     // An error has been reported. The caller goes on with the carry that it gave, and with the right y.
     const auto keep = [&](const auto& carry, const auto&... x) {
       return std::tuple(carry, std::get<1>(f(carry, x...)));
     };
     return scan(keep, init, xs, reverse, source);
-  } else if constexpr (is_outside &&
-                       !holds_number_v<Init>) {  // an error has been reported: what a caller may go on with
-    const Value context = trace_in(init);
-    return std::tuple(as_carry(context.module == nullptr ? trace_in(xs) : context, init), NoResult());
+  } else if constexpr (!holds_number_v<Init>) {  // an error has been reported: what a caller may go on with
+    return std::tuple(as_carry<Like>(context_of(), init), NoResult());
   } else {
     return std::tuple(init, NoResult());
   }
@@ -21407,7 +21737,7 @@ constexpr auto for_indices(const From& from, const To& to, const Init& init, Sou
   const Value first = as_size(lower(context, Dim(from))), count = as_size(lower(context, Dim(to))) - first;
   const Value steps = count.make(
       {.op = Op::arange, .dtype = DType::i32, .rank = 1, .labels = pack_maker(MadeBy::fori_loop)}, {count.id});
-  return loop(Sym<std::int32_t, 1>(steps + build::cast(first, DType::i32)));
+  return loop(tensor_beside_t<local_in_t<Init>, std::int32_t, 1>(steps + build::cast(first, DType::i32)));
 }
 
 }  // namespace detail
@@ -21465,7 +21795,7 @@ namespace tessera {
 namespace detail {
 
 struct EmbeddingTag {
-  static constexpr auto leading_dims = ops::LeadingDims::table;
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class Table, class Indices> struct result {
     using type = typename Table::type;
     static constexpr int rank = Table::rank - 1 + Indices::rank;
@@ -22413,8 +22743,28 @@ namespace tessera {
 /// Immutable while it is shared: only the owner of the sole reference (`unique()`) may write.
 class TensorStorage final : public RefCounted {
  public:
-  /// Writes all elements, in whichever shards they are stored.
-  using Write = std::function<void(TensorStorage&)>;
+  /// A function that writes all elements, in whichever shards they are stored; copies share it. Not a std::function,
+  /// since <functional> would be 5,600 lines more for each user.
+  class Write {
+   public:
+    Write() = default;
+    template <class F>
+      requires(!std::is_same_v<F, Write>)
+    Write(F function) : function_(new Held<F>(std::move(function))) {}
+    explicit operator bool() const { return static_cast<bool>(function_); }
+    void operator()(TensorStorage& to) const { function_->run(to); }
+
+   private:
+    struct Function : RefCounted {
+      virtual void run(TensorStorage& to) const = 0;
+    };
+    template <class F> struct Held final : Function {
+      F function;
+      explicit Held(F of) : function(std::move(of)) {}
+      void run(TensorStorage& to) const override { function(to); }
+    };
+    IntrusivePtr<Function> function_;
+  };
 
   /// Allocates all shards in one uninitialised block.
   explicit TensorStorage(TensorLayoutPtr layout) : layout_(std::move(layout)), block_(layout_->bytes()) {}
@@ -22475,7 +22825,7 @@ class TensorStorage final : public RefCounted {
   void forget_write() {
     (void)written();
     const std::lock_guard lock(deferred_->mutex);
-    deferred_->write = nullptr;
+    deferred_->write = {};
   }
   const TensorStorage& written() const {
     if (const TensorStorage* const elements = deferred_->written.load(std::memory_order_acquire)) return *elements;
@@ -22484,7 +22834,7 @@ class TensorStorage final : public RefCounted {
       const IntrusivePtr<TensorStorage> made(new TensorStorage(layout_));
       deferred_->write(*made);  // may throw; the next reader tries again
       deferred_->elements = made;
-      if (process_count() == 1) deferred_->write = nullptr;
+      if (process_count() == 1) deferred_->write = {};
       deferred_->written.store(made.get(), std::memory_order_release);
     }
     return *deferred_->elements;
@@ -22730,7 +23080,8 @@ enum class ValueRole : std::uint8_t {
 };
 
 /// A box of an assembled value: a slice, pad or concat that no step computes. Example: the roll of x [8] by 1 has the
-/// fragments [0, 1) from x[7] on, and [1, 8) from x[0] on. No axis splits the dims along which elements move.
+/// fragments [0, 1) from x[7] on, and [1, 8) from x[0] on. Where an axis splits the dim, a device receives elements
+/// that are in other shards: see FragmentHalos.
 struct Fragment {
   std::int32_t value = -1;  ///< the value that has its elements; -1: they are zeros
   Box box;                  ///< global indices in the assembled value
@@ -27377,6 +27728,91 @@ Attention<T, Bias, Kernel> attention(Key key, Extent features, Dim heads, const 
 
 #endif
 
+// ---- tessera/nn/attention/attention_forms.hpp
+
+#ifndef TESSERA_NN_ATTENTION_ATTENTION_FORMS_HPP
+#define TESSERA_NN_ATTENTION_ATTENTION_FORMS_HPP
+
+// The forms of attention that layers with separate projections share: all, causal, masked, biased, windowed.
+
+namespace tessera::nn::detail {
+
+/// In a call of a layer: no dropout.
+struct NoDropout {};
+
+/// The last argument of a call of a layer of attention: a dropout, or none.
+template <class T>
+concept DropsWeights = std::is_same_v<T, NoDropout> || requires(const T& drop) { drop.keeps_weights(); };
+
+/// The attention of queries x to a memory, which a layer projects with `queries(x)` and `known(memory)` and whose
+/// result it projects with `merged`: kept(q, k, v), or dropped(q, k, v, ts::attention_dropout). Heads of keys are
+/// repeated if the layer is `grouped`.
+template <class Layer, class X, class Drop>
+constexpr auto attend(const Layer& layer, const X& x, const auto& memory, const Drop& drop, const auto& kept,
+                      const auto& dropped, Here at) {
+  const tessera::detail::LayerCall call(at, x);
+  const auto q = layer.queries(x);
+  const auto known = layer.known(memory);
+  const auto k = spread<Layer::grouped>(std::get<0>(known), q), v = spread<Layer::grouped>(std::get<1>(known), q);
+  const auto without = [&] { return layer.merged(kept(q, k, v)); };
+  if constexpr (std::is_same_v<Drop, NoDropout>)
+    return without();
+  else
+    return kept_or_dropped(drop, without, [&] { return layer.merged(dropped(q, k, v, of_weights(drop))); });
+}
+
+/// To all keys.
+constexpr auto attend_to_all(const auto& layer, const auto& x, const auto& memory, const auto& drop, Here at) {
+  const auto kernel = [](const auto&... operands) { return tessera::attention(operands...); };
+  return attend(layer, x, memory, drop, kernel, kernel, at);
+}
+/// Each position of x to those up to its own.
+constexpr auto attend_causally(const auto& layer, const auto& x, const auto& drop, Here at) {
+  const auto kernel = [](const auto&... operands) { return causal_attention(operands...); };
+  return attend(layer, x, x, drop, kernel, kernel, at);
+}
+/// To the keys where mask [batch, keys] is true, of those up to its own position if Causal.
+template <bool Causal>
+constexpr auto attend_where(const auto& layer, const auto& x, const auto& memory, const auto& mask, const auto& drop,
+                            Here at) {
+  const auto kept = [&]<class Q>(const Q& q, const auto& k, const auto& v) {
+    return biased_attention(q, k, v, key_padding_bias<typename Q::element>(mask), unlimited, Causal ? 0 : unlimited);
+  };
+  const auto dropped = [&](const auto&... operands) {
+    const auto all = unsqueeze<1>(unsqueeze<1>(mask));  // [B, 1, 1, S]
+    if constexpr (Causal)
+      return causal_attention(operands..., all);
+    else
+      return tessera::attention(operands..., all);
+  };
+  return attend(layer, x, memory, drop, kept, dropped, at);
+}
+/// To all keys, with a bias or mask for each pair of a query and a key.
+constexpr auto attend_with_bias(const auto& layer, const auto& x, const auto& memory, const auto& bias,
+                                const auto& drop, Here at) {
+  const auto kernel = [&](const auto&... operands) { return tessera::attention(operands..., bias); };
+  return attend(layer, x, memory, drop, kernel, kernel, at);
+}
+/// Each position p of x to those from p - before to p + after.
+constexpr auto attend_in_window(const auto& layer, const auto& x, const auto& before, const auto& after, Here at) {
+  const auto kernel = [&](const auto& q, const auto& k, const auto& v) {
+    return band_attention(q, k, v, before, after);
+  };
+  return attend(layer, x, x, NoDropout(), kernel, kernel, at);
+}
+
+/// The keys and values of a memory, for all calls that attend to it.
+template <class Memory> constexpr auto stored_keys_and_values(const auto& layer, const Memory& memory, Here at) {
+  const tessera::detail::LayerCall call(at, memory);
+  const auto known = layer.known(memory);
+  return KvCache<typename Memory::element>{tessera::detail::settle(std::get<0>(known)),
+                                           tessera::detail::settle(std::get<1>(known))};
+}
+
+}  // namespace tessera::nn::detail
+
+#endif
+
 // ---- tessera/nn/attention/multi_head_attention.hpp
 
 #ifndef TESSERA_NN_ATTENTION_MULTI_HEAD_ATTENTION_HPP
@@ -27393,108 +27829,55 @@ namespace tessera::nn {
 ///     attention(x, memory)                // cross attention, to memory [batch, keys, features]
 ///     attention.masked(x, memory, mask)   // to the keys where mask [batch, keys] is true; 0 if there is none
 ///     attention.biased(x, memory, bias)   // with a bias or mask [batch, heads, time, keys] or less, see ts::attention
+///     attention.windowed(x, before, after)   // of position p to those from p - before to p + after
 ///     attention.cached(x, cache, position)   // causal, with a cache of the positions before, as that of nn::Attention
 /// Instead of the memory you can pass its keys and values, `attention.keys_and_values(memory)`, a KvCache that is
 /// computed once for all tokens that attend to the memory. `Projection` is the type of the linear layers, such as
 /// LoraLinear or your own.
 ///
-/// In training, each of these functions except `cached` takes an nn::layer_dropout as its last argument, which drops
-/// attention probabilities, as `dropout` of PyTorch: `attention.causal(x, ts::nn::layer_dropout(0.1, key))`. The
-/// probabilities are then stored, see ts::attention_dropout.
-/// PyTorch's parameters: the rows of `in_proj_weight` are the transposes of the weights of query, key and value, in
-/// this order. Communication: with split columns of these weights, heads are split, and the result is all-reduced.
-/// Errors: not_divisible unless the number of heads divides the features. Source: Vaswani et al., 1706.03762.
+/// In training, each of these functions except `windowed` and `cached` takes an nn::layer_dropout as its last argument,
+/// which drops attention probabilities, as `dropout` of PyTorch: `attention.causal(x, ts::nn::layer_dropout(0.1,
+/// key))`. The probabilities are then stored, see ts::attention_dropout. PyTorch's parameters: the rows of
+/// `in_proj_weight` are the transposes of the weights of query, key and value, in this order. Communication: with split
+/// columns of these weights, heads are split, and the result is all-reduced. Errors: not_divisible unless the number of
+/// heads divides the features. Source: Vaswani et al., 1706.03762.
 template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias>> struct MultiHeadAttention {
   Projection query, key, value;  ///< [features, heads * width]
   Projection out;                ///< [heads * width, features]
   Dim heads;
 
   static constexpr std::array field_names{"query", "key", "value", "out", "heads"};
-  constexpr auto operator()(const auto& x, Here at = Here::current()) const { return (*this)(x, x, at); }
-  constexpr auto operator()(const auto& x, const auto& memory, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory))));
+  template <detail::DropsWeights Drop = detail::NoDropout>
+  constexpr auto operator()(const auto& x, const Drop& drop = {}, Here at = Here::current()) const {
+    return detail::attend_to_all(*this, x, x, drop, at);
   }
-  template <class U>
-  constexpr auto operator()(const auto& x, const KvCache<U>& memory, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return merged(tessera::attention(split(query(x)), memory.keys, memory.values));
-  }
-  constexpr auto causal(const auto& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return merged(causal_attention(split(query(x)), split(key(x)), split(value(x))));
-  }
-  constexpr auto causal(const auto& x, const auto& mask, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return merged(
-        biased_attention(split(query(x)), split(key(x)), split(value(x)), key_padding_bias<T>(mask), unlimited, 0));
-  }
-  constexpr auto masked(const auto& x, const auto& memory, const auto& mask, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return merged(biased_attention(split(query(x)), split(key(memory)), split(value(memory)), key_padding_bias<T>(mask),
-                                   unlimited, unlimited));
-  }
-  template <class U>
-  constexpr auto masked(const auto& x, const KvCache<U>& memory, const auto& mask, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return merged(
-        biased_attention(split(query(x)), memory.keys, memory.values, key_padding_bias<T>(mask), unlimited, unlimited));
-  }
-  constexpr auto biased(const auto& x, const auto& memory, const auto& bias, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory)), bias));
-  }
-  template <class Rate, class Key, std::uint32_t S>
-  constexpr auto operator()(const auto& x, const LayerDropout<Rate, Key, S>& drop, Here at = Here::current()) const {
-    return (*this)(x, x, drop, at);
-  }
-  template <class Rate, class Key, std::uint32_t S>
-  constexpr auto operator()(const auto& x, const auto& memory, const LayerDropout<Rate, Key, S>& drop,
+  template <class Memory, class Drop = detail::NoDropout>
+    requires(!detail::DropsWeights<Memory>)
+  constexpr auto operator()(const auto& x, const Memory& memory, const Drop& drop = {},
                             Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return detail::kept_or_dropped(
-        drop, [&] { return (*this)(x, memory, at); },
-        [&] {
-          return merged(
-              tessera::attention(split(query(x)), split(key(memory)), split(value(memory)), detail::of_weights(drop)));
-        });
+    return detail::attend_to_all(*this, x, memory, drop, at);
   }
-  template <class Rate, class Key, std::uint32_t S>
-  constexpr auto causal(const auto& x, const LayerDropout<Rate, Key, S>& drop, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return detail::kept_or_dropped(
-        drop, [&] { return causal(x, at); },
-        [&] {
-          return merged(causal_attention(split(query(x)), split(key(x)), split(value(x)), detail::of_weights(drop)));
-        });
+  template <detail::DropsWeights Drop = detail::NoDropout>
+  constexpr auto causal(const auto& x, const Drop& drop = {}, Here at = Here::current()) const {
+    return detail::attend_causally(*this, x, drop, at);
   }
-  template <class Rate, class Key, std::uint32_t S>
-  constexpr auto causal(const auto& x, const auto& mask, const LayerDropout<Rate, Key, S>& drop,
+  template <class Mask, class Drop = detail::NoDropout>
+    requires(!detail::DropsWeights<Mask>)
+  constexpr auto causal(const auto& x, const Mask& mask, const Drop& drop = {}, Here at = Here::current()) const {
+    return detail::attend_where<true>(*this, x, x, mask, drop, at);
+  }
+  template <class Drop = detail::NoDropout>
+  constexpr auto masked(const auto& x, const auto& memory, const auto& mask, const Drop& drop = {},
                         Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return detail::kept_or_dropped(
-        drop, [&] { return causal(x, mask, at); },
-        [&] {
-          return merged(causal_attention(split(query(x)), split(key(x)), split(value(x)), detail::of_weights(drop),
-                                         of_keys(mask)));
-        });
+    return detail::attend_where<false>(*this, x, memory, mask, drop, at);
   }
-  template <class Rate, class Key, std::uint32_t S>
-  constexpr auto masked(const auto& x, const auto& memory, const auto& mask, const LayerDropout<Rate, Key, S>& drop,
+  template <class Drop = detail::NoDropout>
+  constexpr auto biased(const auto& x, const auto& memory, const auto& bias, const Drop& drop = {},
                         Here at = Here::current()) const {
-    return detail::kept_or_dropped(
-        drop, [&] { return masked(x, memory, mask, at); }, [&] { return biased(x, memory, of_keys(mask), drop, at); });
+    return detail::attend_with_bias(*this, x, memory, bias, drop, at);
   }
-  template <class Rate, class Key, std::uint32_t S>
-  constexpr auto biased(const auto& x, const auto& memory, const auto& bias, const LayerDropout<Rate, Key, S>& drop,
-                        Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return detail::kept_or_dropped(
-        drop, [&] { return biased(x, memory, bias, at); },
-        [&] {
-          return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory)),
-                                           detail::of_weights(drop), bias));
-        });
+  constexpr auto windowed(const auto& x, const auto& before, const auto& after, Here at = Here::current()) const {
+    return detail::attend_in_window(*this, x, before, after, at);
   }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
@@ -27504,17 +27887,18 @@ template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias
     return std::tuple(merged(std::get<0>(made)), std::get<1>(made));
   }
   template <class Memory> constexpr auto keys_and_values(const Memory& memory, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, memory);
-    return KvCache<typename Memory::element>{tessera::detail::settle(split(key(memory))),
-                                             tessera::detail::settle(split(value(memory)))};
+    return detail::stored_keys_and_values(*this, memory, at);
   }
 
   constexpr auto split(const auto& x) const { return rearrange<"b t (h e) -> b t h e">(x, len<"h">(heads)); }
   constexpr auto merged(const auto& x) const { return out(rearrange<"b t h e -> b t (h e)">(x)); }
-
- private:
-  /// A mask [batch, keys] for all heads and queries.
-  static constexpr auto of_keys(const auto& mask) { return unsqueeze<1>(unsqueeze<1>(mask)); }
+  // For the functions that this layer shares with GroupedQueryAttention.
+  static constexpr bool grouped = false;
+  constexpr auto queries(const auto& x) const { return split(query(x)); }
+  constexpr auto known(const auto& memory) const { return std::tuple(split(key(memory)), split(value(memory))); }
+  template <class U> constexpr auto known(const KvCache<U>& memory) const {
+    return std::tuple(memory.keys, memory.values);
+  }
 };
 
 namespace detail {
@@ -27805,8 +28189,7 @@ namespace detail {
 template <int Rank> constexpr Value flattened(Value context, Value x) {
   x = x.at(context.source);
   if (x.rank() != Rank)
-    context.refuse(errc::unsupported,
-                   "[nonzero] leading dims: use it outside of a shard_map, and inside the block of a Stack");
+    context.refuse(errc::unsupported, "[nonzero] field of all layers of a Stack: use it inside the block of the Stack");
   if constexpr (Rank > 1)
     return MergeTag<Rank, 0, Rank - 1>::emit(context, x);
   else
@@ -27851,6 +28234,7 @@ template <class X> constexpr void check_nonzero() {
 }
 
 template <int Rank, int D, class Index> struct NonzeroTag {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Size, class Rest> struct result : Typed<Index, 1> {
     using Checks = decltype([] { check_nonzero<X>(); });
   };
@@ -27859,6 +28243,7 @@ template <int Rank, int D, class Index> struct NonzeroTag {
   }
 };
 template <int Rank, class Index> struct ArgwhereTag {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Size, class Rest> struct result : Typed<Index, 2> {
     using Checks = decltype([] { check_nonzero<X>(); });
   };
@@ -27881,6 +28266,7 @@ template <class X, class Mask> constexpr void check_mask() {
 
 /// The elements of x for which the mask holds.
 template <int Rank> struct MaskedSelectTag {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Mask, class Size, class Rest> struct result : Typed<typename X::type, 1> {
     using Checks = decltype([] { check_mask<X, Mask>(); });
   };
@@ -27900,6 +28286,7 @@ template <int Rank> struct MaskedSelectTag {
 
 /// Elements of a source where a mask holds, in their order.
 template <int Rank> struct MaskedScatterTag {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Mask, class Source> struct result : X {
     using Checks = decltype([] {
       check_mask<X, Mask>();
@@ -29712,6 +30099,7 @@ enum class Scratch {
   panel_b,
   kept_values,
   attention,
+  attention_bias,
   wide_a,
   wide_b,
   sums,
@@ -31150,7 +31538,7 @@ class PlanText {
     }
     out_ += role == ValueRole::view ? concat_text(indent, value_text(graph, v), " = view of %", stored(v), "\n")
                                     : concat_text(indent, value_text(graph, v), " = read in ", value(v).fragment_count,
-                                                  " parts of ", of, "\n");
+                                                  value(v).fragment_count == 1 ? " part of " : " parts of ", of, "\n");
   }
 
   void add_graph(int g, int depth) {
@@ -32840,6 +33228,18 @@ class LeafName {
   Growable<char> text_;
 };
 
+/// Whether a struct lists the names of its fields. A list of another length is an error: names would be missing from
+/// checkpoints and patterns.
+template <class T> constexpr bool names_fields() {
+  if constexpr (requires { std::size(T::field_names); }) {
+    static_assert(std::size(T::field_names) == static_cast<std::size_t>(field_count<T>()),
+                  "tessera: field_names of a struct must have a name for each field of the struct, in their order");
+    return true;
+  } else {
+    return false;
+  }
+}
+
 /// How the layers of a Stack are visited: each with its position, the first one for all with the position `*`, or each
 /// with the position `*`. While a function is traced a Stack has one layer, with the tensors of all.
 enum class VisitLayers { each, together, each_alike };
@@ -32871,8 +33271,9 @@ template <class F> class NameLeaves {
     } else if constexpr (is_array_v<U>) {
       for (std::size_t i = 0; i < object.size(); ++i) visit(object[i], name_.enter(i));
     } else if constexpr (!std::is_empty_v<U>) {
+      constexpr bool named = names_fields<U>();
       std::size_t i = 0;
-      for_each_field(object, [&](auto& field) { visit(field, enter_field<U>(i++)); });
+      for_each_field(object, [&](auto& field) { visit(field, enter_field<U, named>(i++)); });
     }
   }
 
@@ -32882,9 +33283,9 @@ template <class F> class NameLeaves {
     visit(part);
     name_.leave(before);
   }
-  template <class U> constexpr std::size_t enter_field(std::size_t i) {
-    if constexpr (requires { U::field_names[i]; })
-      if (i < U::field_names.size()) return name_.enter(std::string_view(U::field_names[i]));
+  template <class U, bool Named> constexpr std::size_t enter_field(std::size_t i) {
+    if constexpr (Named)
+      if (i < std::size(U::field_names)) return name_.enter(std::string_view(U::field_names[i]));
     return name_.enter(i);
   }
 
@@ -36979,23 +37380,28 @@ constexpr std::int64_t window_halo_bytes(const ShapeContext& c, const Sharding& 
                          c.node().source);
 }
 
-/// Bytes that a device sends when a node moves rows along a dim along which its operands and its result, of sharding
-/// `made`, are split alike: those of the device that sends most.
-constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
+/// How many rows the device that sends most sends when a slice, pad or concat moves rows along a dim along which its
+/// operands and its result, of sharding `made`, are split alike.
+constexpr std::int64_t halo_rows(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
   const int dim = dim_of(c.node());
   const OpRow& row = row_of(c.node());
-  if (row.windows != nullptr) return window_halo_bytes(c, made, mesh);
-  const Shape& result = c.shapes[c.id];
-  Halo halo(result[static_cast<std::size_t>(dim)], shard_count(made, mesh, dim));
+  Halo halo(c.shapes[c.id][static_cast<std::size_t>(dim)], shard_count(made, mesh, dim));
   for (int i = 0; i < c.node().arity; ++i) {
     if (!c.has(i) || has_operand(row.shape_only, i) || c.graph.operand_node(c.id, i).rank != c.node().rank) continue;
     if (c.graph.operand_node(c.id, i).is_singleton(dim)) continue;  // singleton dims are on every device
     const std::int64_t offset = row.offset(c, i);
     halo.read({c.operand(i)[static_cast<std::size_t>(dim)], -offset, 1 - offset});
   }
-  Shape slab = local_extents(result, made, mesh);  // one row, on the device that holds most
-  slab[static_cast<std::size_t>(dim)] = 1;
-  return checked_product(halo.most_sent(), volume(slab) * static_cast<std::int64_t>(size_of(c.node().dtype)),
+  return halo.most_sent();
+}
+
+/// Bytes that a device sends when a node moves rows or takes windows along a dim along which its operands and its
+/// result, of sharding `made`, are split alike: those of the device that sends most.
+constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
+  if (row_of(c.node()).windows != nullptr) return window_halo_bytes(c, made, mesh);
+  Shape slab = local_extents(c.shapes[c.id], made, mesh);  // one row, on the device that holds most
+  slab[static_cast<std::size_t>(dim_of(c.node()))] = 1;
+  return checked_product(halo_rows(c, made, mesh), volume(slab) * static_cast<std::int64_t>(size_of(c.node().dtype)),
                          "bytes of a halo", c.node().source);
 }
 
@@ -37593,10 +37999,10 @@ TESSERA_PLANNING_END
 
 #endif
 
-// ---- tessera/partition/plan/assembled_units.hpp
+// ---- tessera/partition/plan/fragments/assembled_units.hpp
 
-#ifndef TESSERA_PARTITION_PLAN_ASSEMBLED_UNITS_HPP
-#define TESSERA_PARTITION_PLAN_ASSEMBLED_UNITS_HPP
+#ifndef TESSERA_PARTITION_PLAN_FRAGMENTS_ASSEMBLED_UNITS_HPP
+#define TESSERA_PARTITION_PLAN_FRAGMENTS_ASSEMBLED_UNITS_HPP
 
 TESSERA_PLANNING_BEGIN
 
@@ -37625,7 +38031,7 @@ class AssembledUnits {
     }
   }
 
-  /// Whether the result of a unit is assembled; of a slice only where its operand is, otherwise it is a view.
+  /// Whether the result of a unit is assembled; a slice only where it is no view of its operand.
   constexpr bool has(int u) const { return assembled_[size(u)] != 0; }
 
   /// The fragments of the result of a slice, pad or concat. `operands`: the values that it reads.
@@ -37666,6 +38072,8 @@ class AssembledUnits {
   // copy, and many boxes more memory than they are worth.
   static constexpr std::int64_t least_row = 64;
   static constexpr int most_fragments = 16, most_read = 64;
+  // Where a device sends more than this part of its rows, a step that stores all rows shows what it costs.
+  static constexpr std::int64_t least_kept = 8;
 
   const GraphView& graph_;
   const UnitsView& units_;
@@ -37711,17 +38119,23 @@ class AssembledUnits {
       fragments_[size(root)] = count;
     }
   }
-  /// Whether elements move within each device.
+  /// Whether elements move within each device, or few of them between devices: those at the borders of shards.
   constexpr bool can_move(int u) const {
     const int root = units_[u].root, dim = dim_of(graph_[root]);
     const Sharding& made = flow_.produced[size(root)];
-    if (graph_[root].is_singleton(dim) || made.unreduced != 0 || !made.dims[dim].empty()) return false;
+    std::int64_t longest = found_.shapes[size(root)][size(dim)];
+    if (graph_[root].is_singleton(dim) || made.unreduced != 0) return false;
     for (int i = 0; i < units_[u].input_count; ++i) {
       const Sharding needed = flow_.needed(u, i);
-      if (needed.unreduced != 0 || !needed.dims[dim].empty()) return false;
+      const bool alike = needed.dims[dim] == made.dims[dim] || needed.dims[dim].empty();
+      if (needed.unreduced != 0 || !alike) return false;
       if (graph_[units_.input(u, i).node].rank != graph_[root].rank) return false;
+      const std::int64_t extent = found_.shapes[size(units_.input(u, i).node)][size(dim)];
+      longest = extent > longest ? extent : longest;
     }
-    return units_[u].input_count > 0;
+    if (units_[u].input_count == 0 || made.dims[dim].empty()) return units_[u].input_count > 0;
+    const ShapeContext context{graph_, root, found_.shapes.data(), found_.numbers.data(), nullptr};
+    return halo_rows(context, made, mesh_) * least_kept <= rows_of_chunk(longest, shard_count(made, mesh_, dim));
   }
   constexpr void note_reads(int u) {
     bool fragments = assembled_[size(u)] != 0;
@@ -37738,6 +38152,198 @@ class AssembledUnits {
 };
 
 }  // namespace tessera::detail
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/partition/plan/fragments/fragment_halos.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_FRAGMENTS_FRAGMENT_HALOS_HPP
+#define TESSERA_PARTITION_PLAN_FRAGMENTS_FRAGMENT_HALOS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+/// A box of elements that a device reads in the shard of another device.
+struct HaloBox {
+  std::int32_t value = -1;  ///< the value that is read
+  Coordinates holder;       ///< the device that sends the elements
+  Box box;                  ///< global indices in the value
+};
+
+/// Adds up what devices send so that others can read boxes in their shards.
+class HaloTotals {
+ public:
+  /// `grid`: the devices that send different elements. `source`: the line of the step that reads.
+  constexpr HaloTotals(const ShardGrid& grid, Source source) : grid_(grid), source_(source) {}
+
+  /// Adds a box that the device at `reader` receives.
+  constexpr void add(const HaloBox& halo, DType dtype, const Coordinates& reader) {
+    const std::uint16_t axes = axes_between(reader, halo.holder);
+    for (Permute& permute : permutes_)
+      if (permute.value == halo.value && permute.info.axes == axes) return add(permute, halo);
+    Permute made{halo.value, {}, {}};
+    made.info.kind = Collective::permute;
+    made.info.axes = axes;
+    made.info.dtype = dtype;
+    made.info.source = source_;
+    made.info.why = "halo";
+    made.by_device.resize(static_cast<std::size_t>(grid_.count()));
+    add(made, halo);
+    // In the order of their axes, not in that in which operands read them.
+    permutes_.push_back(std::move(made));
+    for (std::size_t k = permutes_.size() - 1; k > 0 && permutes_[k].info.axes < permutes_[k - 1].info.axes; --k)
+      std::swap(permutes_[k], permutes_[k - 1]);
+  }
+
+  /// The permutes that send these boxes: for each value, one for each set of axes along which its elements move.
+  constexpr Growable<CollectiveInfo> collectives() const {
+    Growable<CollectiveInfo> made;
+    for (const Permute& permute : permutes_) {
+      made.push_back(permute.info);
+      for (const std::int64_t bytes : permute.by_device)
+        if (bytes > made.back().wire_bytes) made.back().payload_bytes = made.back().wire_bytes = bytes;
+    }
+    return made;
+  }
+
+ private:
+  struct Permute {
+    std::int32_t value;
+    CollectiveInfo info;
+    Growable<std::int64_t> by_device;  // bytes that it sends
+  };
+  ShardGrid grid_;
+  Source source_;
+  Growable<Permute> permutes_;
+
+  constexpr void add(Permute& permute, const HaloBox& halo) const {
+    permute.by_device[static_cast<std::size_t>(grid_.index_of(halo.holder))] +=
+        volume(extents(halo.box)) * static_cast<std::int64_t>(size_of(permute.info.dtype));
+  }
+
+  static constexpr std::uint16_t axes_between(const Coordinates& a, const Coordinates& b) {
+    unsigned axes = 0;
+    for (std::size_t axis = 0; axis < a.size(); ++axis) axes |= a[axis] != b[axis] ? 1u << axis : 0u;
+    return static_cast<std::uint16_t>(axes);
+  }
+};
+
+/// What devices have to receive before a step can read its assembled operands: the elements of fragments that are in
+/// shards of other devices. Example: of x [8] on two devices, the roll by 1 reads x[7] on device 0 and x[3] on device 1
+/// from the other device, and all other elements where they are.
+class FragmentHalos {
+ public:
+  constexpr FragmentHalos(const GraphPlan& plan, const PlanStep& step, const Mesh& mesh)
+      : plan_(plan), step_(step), mesh_(mesh) {
+    for (const std::int32_t v : step.inputs) {
+      if (!is_assembled(v)) continue;
+      axes_ |= plan.values[size(v)].sharding.used_axes();
+      plan.each_source(v, [&](int source) { axes_ |= plan.values[size(source)].sharding.used_axes(); });
+    }
+    grid_ = ShardGrid(mesh, axes_);
+  }
+
+  /// The devices that read different boxes: one for each combination of coordinates along the axes that split an
+  /// assembled operand or a value with its elements. Without such axes, no device reads a shard of another.
+  constexpr const ShardGrid& grid() const { return grid_; }
+  constexpr unsigned axes() const { return axes_; }
+
+  /// What the device at `at` reads in other shards. No element is in two boxes where one box without further elements
+  /// contains both.
+  constexpr Growable<HaloBox> read_by(const Coordinates& at) const {
+    Growable<HaloBox> halos;
+    for (const std::int32_t v : step_.inputs) {
+      if (!is_assembled(v) || axes_ == 0) continue;
+      const PlanValue& value = plan_.values[size(v)];
+      const Box own = shard_box(value.shape, value.sharding, mesh_, at);
+      for (int f = 0; f < value.fragment_count; ++f) {
+        const Fragment& fragment = plan_.fragments[size(value.first_fragment + f)];
+        if (fragment.value < 0) continue;
+        Box read = intersect(own, fragment.box);
+        if (read.empty()) continue;
+        for (std::size_t d = 0; d < read.begin.size(); ++d) {
+          read.begin[d] += fragment.from[d] - fragment.box.begin[d];
+          read.end[d] += fragment.from[d] - fragment.box.begin[d];
+        }
+        add_shards(fragment.value, read, at, halos);
+      }
+    }
+    return halos;
+  }
+
+  constexpr Growable<CollectiveInfo> collectives() const {
+    HaloTotals sent(grid_, step_.source);
+    for (int place = 0; place < grid_.count() && axes_ != 0; ++place) {
+      const Coordinates at = grid_.coordinates(place);
+      for (const HaloBox& halo : read_by(at)) sent.add(halo, plan_.values[size(halo.value)].dtype, at);
+    }
+    return sent.collectives();
+  }
+
+ private:
+  const GraphPlan& plan_;
+  const PlanStep& step_;
+  const Mesh& mesh_;
+  ShardGrid grid_;
+  unsigned axes_ = 0;
+
+  static constexpr std::size_t size(std::int64_t i) { return static_cast<std::size_t>(i); }
+  constexpr bool is_assembled(int v) const { return v >= 0 && plan_.values[size(v)].role == ValueRole::assembled; }
+
+  /// Adds the parts of a box of a value that are in other shards than that of the device at `at`.
+  constexpr void add_shards(int v, const Box& read, const Coordinates& at, Growable<HaloBox>& halos) const {
+    const PlanValue& value = plan_.values[size(v)];
+    Growable<HaloBox> parts;
+    parts.push_back({v, at, read});
+    for (std::size_t d = 0; d < read.begin.size(); ++d) {
+      const AxisList& axes = value.sharding.dims[d];
+      if (axes.empty()) continue;
+      const std::int64_t count = shard_count(value.sharding, mesh_, static_cast<int>(d));
+      const std::int64_t chunk = rows_of_chunk(value.shape[d], count);
+      Growable<HaloBox> divided;
+      for (const HaloBox& part : parts)
+        for (std::int64_t row = read.begin[d], end = 0; row < read.end[d]; row = end) {
+          std::int64_t shard = row / chunk;
+          end = (shard + 1) * chunk < read.end[d] ? (shard + 1) * chunk : read.end[d];
+          divided.push_back(part);
+          divided.back().box.begin[d] = row;
+          divided.back().box.end[d] = end;
+          for (std::size_t a = axes.size(); a-- > 0; shard /= mesh_.axis_size(axes[a]))
+            divided.back().holder[axes[a]] = static_cast<int>(shard % mesh_.axis_size(axes[a]));
+        }
+      parts = std::move(divided);
+    }
+    for (const HaloBox& part : parts)
+      if (!(part.holder == at)) add(part, halos);
+  }
+  /// Adds a box, joined with those from the same shard where the joined box has no more elements than they.
+  static constexpr void add(HaloBox halo, Growable<HaloBox>& halos) {
+    for (std::size_t i = 0; i < halos.size();) {
+      const HaloBox& own = halos[i];
+      Box both = halo.box;
+      for (std::size_t d = 0; d < both.begin.size(); ++d) {
+        if (own.box.begin[d] < both.begin[d]) both.begin[d] = own.box.begin[d];
+        if (own.box.end[d] > both.end[d]) both.end[d] = own.box.end[d];
+      }
+      const bool joins = own.value == halo.value && own.holder == halo.holder &&
+                         volume(extents(both)) <= volume(extents(own.box)) + volume(extents(halo.box));
+      if (!joins) {
+        ++i;
+        continue;
+      }
+      halo.box = both;
+      halos[i] = halos.back();
+      halos.pop_back();
+      i = 0;
+    }
+    halos.push_back(halo);
+  }
+};
+
+}  // namespace tessera
 
 TESSERA_PLANNING_END
 
@@ -38853,7 +39459,7 @@ class GraphPlanner : PlannedValues {
         return finish_output(unit.root);
       }
     }
-    if (assembled && row_of(graph_[unit.root]).view == nullptr) return add_assembled(unit.root, step.inputs);
+    if (assembled) return add_assembled(unit.root, step.inputs);
     if (!walks_layers(unit.kind) || row_of(graph_[unit.root]).windows != nullptr)
       for (std::int32_t& v : step.inputs) v = in_one_block(v, step.source);
     bool stacked = false;
@@ -38873,6 +39479,7 @@ class GraphPlanner : PlannedValues {
     if (unit.kind == UnitKind::data_movement || windows)
       step.collectives = halo_exchange({graph_, unit.root, found_.shapes.data(), found_.numbers.data(), nullptr},
                                        flow_.produced[size(unit.root)], mesh_);
+    if (in_fragments) step.collectives = FragmentHalos(made_, step, mesh_).collectives();
     if (unit.kind == UnitKind::cumulative)
       add_totals_of_chunks(graph_[unit.root], shape(unit.root), flow_.produced[size(unit.root)], mesh_, step);
     step.added_over = flow_.added_over[size(u)];
@@ -40392,11 +40999,11 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::runtime {
 
-/// The boxes of an iteration space in which each assembled operand of a fused step has one fragment.
+/// The boxes of an iteration space in which each assembled operand of a fused step has one fragment, in one shard.
 class FragmentBoxes {
  public:
-  FragmentBoxes(const GraphPlan& plan, const UnitsView& units, const PlanStep& step)
-      : plan_(plan), rank_(units[step.unit].rank) {
+  FragmentBoxes(const GraphPlan& plan, const UnitsView& units, const PlanStep& step, const Mesh& mesh)
+      : plan_(plan), mesh_(mesh), rank_(units[step.unit].rank) {
     for (std::size_t i = 0; i < step.inputs.size(); ++i) {
       const PlanValue& value = plan.values[static_cast<std::size_t>(step.inputs[i])];
       if (value.role != ValueRole::assembled) continue;
@@ -40407,7 +41014,7 @@ class FragmentBoxes {
     for (Growable<std::int64_t>& own : borders_) sort_distinct(own);
   }
 
-  /// Cuts a box along the borders of all fragments.
+  /// Cuts a box along the borders of all fragments, and of the shards that have their elements.
   Growable<Box> cut(const Box& whole) const {
     Growable<Box> boxes{whole};
     for (int d = 0; d < rank_ && any_; ++d) {
@@ -40445,6 +41052,7 @@ class FragmentBoxes {
 
  private:
   const GraphPlan& plan_;
+  const Mesh& mesh_;
   int rank_;
   bool any_ = false;
   Growable<std::int64_t> borders_[max_rank];  // by dim of the iteration space
@@ -40458,6 +41066,14 @@ class FragmentBoxes {
       const auto dim = static_cast<std::size_t>(operand.dim_at[d]);
       borders_[d].push_back(fragment.box.begin[dim]);
       borders_[d].push_back(fragment.box.end[dim]);
+      if (fragment.value < 0) continue;
+      const PlanValue& from = plan_.values[static_cast<std::size_t>(fragment.value)];
+      const std::int64_t count = shard_count(from.sharding, mesh_, static_cast<int>(dim));
+      const std::int64_t moved = fragment.box.begin[dim] - fragment.from[dim];
+      for (std::int64_t shard = 1; shard < count; ++shard) {
+        const std::int64_t border = shard * rows_of_chunk(from.shape[dim], count) + moved;
+        if (border > fragment.box.begin[dim] && border < fragment.box.end[dim]) borders_[d].push_back(border);
+      }
     }
   }
 };
@@ -40465,6 +41081,190 @@ class FragmentBoxes {
 }  // namespace tessera::runtime
 
 TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/runtime/steps/step_move.hpp
+
+#ifndef TESSERA_RUNTIME_STEPS_STEP_MOVE_HPP
+#define TESSERA_RUNTIME_STEPS_STEP_MOVE_HPP
+
+namespace tessera::runtime::inline TESSERA_ISA {
+
+/// What a step moves between devices while it computes, such as halos: a ReshardPlan, and where in a Frame its shards
+/// are.
+class StepMove {
+ public:
+  /// A byte offset from a pointer of the frame, or from the start of its scratch memory.
+  struct Address {
+    std::int32_t pointer = scratch;
+    std::int64_t offset = 0;
+  };
+  static constexpr std::int32_t scratch = -1;
+  static constexpr std::int32_t elsewhere = -2;  ///< only other processes hold the shard
+
+  StepMove() : StepMove(DType::f32) {}  // moves nothing
+  TESSERA_PLANNING explicit StepMove(DType type, Reduction reduction = Reduction::sum,
+                                     kernels::ReduceFunction reduce = &kernels::no_reduction)
+      : plan_(type, reduction, reduce) {}
+
+  /// Declares a shard and returns its index. `at`: the address of the first element of the box.
+  TESSERA_PLANNING int add_source(const Box& box, const kernels::Strides& strides, const Holders& held_by, Address at) {
+    sources_.push_back(here(at, held_by));
+    source_data_.push_back(nullptr);
+    return plan_.add_source(box, strides, held_by);
+  }
+  TESSERA_PLANNING int add_destination(const Box& box, const kernels::Strides& strides, const Holders& held_by,
+                                       Address at) {
+    destinations_.push_back(here(at, held_by));
+    destination_data_.push_back(nullptr);
+    return plan_.add_destination(box, strides, held_by);
+  }
+  ReshardPlan& plan() { return plan_; }
+  const ReshardPlan& plan() const { return plan_; }
+
+  std::int64_t table_bytes() const {
+    return plan_.table_bytes() +
+           static_cast<std::int64_t>((destinations_.size() + sources_.size()) * (sizeof(Address) + sizeof(void*)));
+  }
+
+  void run(const Frame& frame) const {
+    const auto address = [&](const Address& at) -> char* {
+      if (at.pointer == elsewhere) return nullptr;
+      char* const base = at.pointer == scratch ? frame.scratch : frame.pointers[static_cast<std::size_t>(at.pointer)];
+      return base == nullptr ? nullptr : base + at.offset;  // null: an empty shard
+    };
+    for (std::size_t i = 0; i < destinations_.size(); ++i) destination_data_[i] = address(destinations_[i]);
+    for (std::size_t i = 0; i < sources_.size(); ++i) source_data_[i] = address(sources_[i]);
+    Transport::current().move(plan_, destination_data_, source_data_);
+  }
+
+ private:
+  ReshardPlan plan_;
+  Growable<Address> destinations_, sources_;
+
+  static Address here(const Address& at, const Holders& held_by) {
+    return held_by.processes().contains(process_index()) ? at : Address{elsewhere, 0};
+  }
+  // Members so that run() does not allocate: an allocation that failed halfway would leave donated arguments partly
+  // overwritten.
+  mutable Growable<void*> destination_data_;
+  mutable Growable<const void*> source_data_;
+};
+
+}  // namespace tessera::runtime::inline TESSERA_ISA
+
+#endif
+
+// ---- tessera/runtime/steps/fused/halo_reads.hpp
+
+#ifndef TESSERA_RUNTIME_STEPS_FUSED_HALO_READS_HPP
+#define TESSERA_RUNTIME_STEPS_FUSED_HALO_READS_HPP
+
+namespace tessera::runtime::inline TESSERA_ISA {
+
+/// The halos of a fused step: boxes of other devices' shards that its assembled operands read, and their copies at the
+/// start of the step's scratch memory.
+class HaloReads {
+ public:
+  /// The copy of a box, contiguous.
+  struct Copied {
+    HaloBox halo;
+    std::int64_t offset = 0;  ///< in scratch, in bytes
+  };
+
+  TESSERA_PLANNING explicit HaloReads(const StepContext& c) : layout_(&c.layout) {
+    const FragmentHalos halos(c.layout.plan(), c.step, c.layout.mesh());
+    if (halos.axes() == 0) return;
+    grid_ = halos.grid();
+    HaloTotals sent(grid_, c.step.source);
+    for (int place = 0; place < grid_.count(); ++place) {
+      first_.push_back(static_cast<std::int32_t>(copied_.size()));
+      const Coordinates at = grid_.coordinates(place);
+      for (const HaloBox& halo : halos.read_by(at)) {
+        add(halo, Holders(c.layout.mesh(), halos.axes(), at));
+        sent.add(halo, c.layout.value(halo.value).dtype, at);
+      }
+    }
+    first_.push_back(static_cast<std::int32_t>(copied_.size()));
+    collectives_ = sent.collectives();
+  }
+
+  std::int64_t bytes() const { return bytes_; }
+  std::int64_t moved_bytes() const {
+    std::int64_t moved = 0;
+    for (const Move& own : moves_) moved += own.move.plan().moved_bytes();
+    return moved;
+  }
+  std::int64_t table_bytes() const {
+    std::int64_t bytes = static_cast<std::int64_t>(copied_.size() * sizeof(Copied));
+    for (const Move& own : moves_) bytes += own.move.table_bytes();
+    return bytes;
+  }
+
+  /// The copy that contains an element of a value on the device at `at`; null where this device has the element.
+  const Copied* find(int value, const Shape& index, const Coordinates& at) const {
+    if (first_.empty()) return nullptr;
+    const auto place = static_cast<std::size_t>(grid_.index_of(at));
+    for (std::int32_t i = first_[place]; i < first_[place + 1]; ++i) {
+      const Copied& own = copied_[static_cast<std::size_t>(i)];
+      bool inside = own.halo.value == value;
+      for (std::size_t d = 0; d < index.size() && inside; ++d)
+        inside = own.halo.box.begin[d] <= index[d] && index[d] < own.halo.box.end[d];
+      if (inside) return &own;
+    }
+    return nullptr;
+  }
+
+  /// Copies all boxes, and counts what they send.
+  void receive(const Frame& frame) const {
+    if (moves_.empty()) return;
+    if (CommunicationScope* scope = CommunicationScope::innermost(); scope != nullptr)
+      for (const CollectiveInfo& one : collectives_) scope->add(layout_->mesh(), one);
+    for (const Move& own : moves_) own.move.run(frame);
+  }
+
+ private:
+  /// The copies of one value.
+  struct Move {
+    std::int32_t value;
+    StepMove move;
+  };
+
+  const FrameLayout* layout_;
+  ShardGrid grid_;
+  Growable<std::int32_t> first_;  // by place of the grid: its first copy; then the number of copies
+  Growable<Copied> copied_;
+  Growable<Move> moves_;
+  Growable<CollectiveInfo> collectives_;  // counted from the copies
+  std::int64_t bytes_ = 0;
+
+  TESSERA_PLANNING void add(const HaloBox& halo, const Holders& readers) {
+    const ValueLayout& value = (*layout_)[halo.value];
+    const int shard = value.index(halo.holder);
+    const auto from = static_cast<std::size_t>(shard);
+    std::int64_t first = 0;
+    for (std::size_t d = 0; d < halo.box.begin.size(); ++d)
+      first += (halo.box.begin[d] - value.boxes[from].begin[d]) * value.strides[from][d];
+    StepMove& move = move_of(halo.value);
+    const int source = move.add_source(halo.box, value.strides[from], layout_->holders(halo.value, shard),
+                                       {value.first + shard, first * value.element});
+    const int destination = move.add_destination(halo.box, kernels::contiguous_strides(extents(halo.box)), readers,
+                                                 {StepMove::scratch, bytes_});
+    move.plan().fill({&destination, 1}, {&source, 1});
+    copied_.push_back({halo, bytes_});
+    const std::int64_t bytes = volume(extents(halo.box)) * value.element;
+    bytes_ += (bytes + block_alignment - 1) / block_alignment * block_alignment;
+  }
+  StepMove& move_of(std::int32_t value) {
+    for (Move& own : moves_)
+      if (own.value == value) return own.move;
+    moves_.push_back({value, StepMove(layout_->value(value).dtype)});
+    return moves_.back().move;
+  }
+};
+
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif
 
@@ -40482,13 +41282,17 @@ namespace tessera::runtime::inline TESSERA_ISA {
 struct FusedPlaces {
   /// An operand or result of a kernel call: its shard, and the offset in the shard at which the call begins.
   struct PlacedOperand {
+    static constexpr std::int32_t in_scratch = -2;
+
     std::int32_t pointer = -1;  ///< index in Frame::pointers of the shard; -1: this place doesn't read or store it
-    std::int64_t offset = 0;    ///< bytes from that pointer to the first element
+    std::int64_t offset = 0;    ///< bytes from that pointer, or from the start of scratch, to the first element
     FusedStrides strides{};
     FusedStrides unmerged{};  ///< strides before adjacent dims were merged
 
-    bool is_stored() const { return pointer >= 0; }
-    void* data(const Frame& frame) const { return frame.pointers[static_cast<std::size_t>(pointer)] + offset; }
+    bool is_stored() const { return pointer >= 0 || pointer == in_scratch; }
+    void* data(const Frame& frame) const {
+      return (pointer == in_scratch ? frame.scratch : frame.pointers[static_cast<std::size_t>(pointer)]) + offset;
+    }
   };
   /// A kernel call on one shard of the iteration space.
   struct Place {
@@ -40524,6 +41328,7 @@ struct FusedPlaces {
   };
 
   WorkGrid work;
+  HaloReads halos;  ///< at the start of scratch
   Growable<Place> places;
   Growable<Tile> tiles;
   Growable<Sum> sums;
@@ -40538,7 +41343,7 @@ struct FusedPlaces {
   int layers = 1;  ///< each device has a place for each layer of a Stack, one after the other
 
   FusedPlaces(const StepContext& c, const Fused& fused)
-      : work(c.layout, c.step), layout_(c.layout), fused_(fused), rank_(c.units[c.step.unit].rank) {
+      : work(c.layout, c.step), halos(c), layout_(c.layout), fused_(fused), rank_(c.units[c.step.unit].rank) {
     make_places(c.units, c.step);
     make_tiles();
   }
@@ -40590,7 +41395,7 @@ struct FusedPlaces {
     split_phases = row_axes != 0 && fused_.phases > 1;
 
     const int layer_dim = find_layers(units, step);
-    const FragmentBoxes fragments(plan, units, step);
+    const FragmentBoxes fragments(plan, units, step, layout_.mesh());
     places.reserve(static_cast<std::size_t>(work.count()) * static_cast<std::size_t>(layers));
     for (int w = 0; w < work.count(); ++w)
       for (int l = 0; l < layers; ++l) {
@@ -40674,7 +41479,9 @@ struct FusedPlaces {
   PlacedOperand placed(int value, const UnitOperand& operand, const FragmentBoxes& fragments, const Box& box,
                        const Coordinates& at, int layer) const {
     Shape moved(layout_.value(value).shape.size(), 0);  // how far elements are from their indices in the operand
-    if (const PlanValue& own = layout_.value(value); own.role == ValueRole::assembled) {
+    const bool is_fragment = layout_.value(value).role == ValueRole::assembled;
+    if (is_fragment) {
+      const PlanValue& own = layout_.value(value);
       const Fragment* const from = fragments.fragment_in(box, own, operand);
       if (from == nullptr || from->value < 0) return {};  // zeros
       for (std::size_t d = 0; d < moved.size(); ++d) moved[d] = from->from[d] - from->box.begin[d];
@@ -40682,10 +41489,17 @@ struct FusedPlaces {
     }
     const ValueLayout& layout = layout_[value];
     const int shard = layout.index(at, layout_.value(value).stacked ? layer : 0);
-    const Box& own = layout.boxes[static_cast<std::size_t>(shard)];
-    const kernels::Strides& strides = layout.strides[static_cast<std::size_t>(shard)];
+    Box own = layout.boxes[static_cast<std::size_t>(shard)];
+    kernels::Strides strides = layout.strides[static_cast<std::size_t>(shard)];
     PlacedOperand made;
     made.pointer = layout.first + shard;
+    if (is_fragment)
+      if (const HaloReads::Copied* const copied = halos.find(value, first_read(operand, box, moved), at)) {
+        made.pointer = PlacedOperand::in_scratch;
+        made.offset = copied->offset;
+        own = copied->halo.box;
+        strides = kernels::contiguous_strides(extents(own));
+      }
     for (int d = 0; d < rank_; ++d) {
       std::int64_t stride = 0;
       if (const int dim = operand.dim_at[d]; dim >= 0) {
@@ -40701,6 +41515,14 @@ struct FusedPlaces {
     }
     made.unmerged = made.strides;
     return made;
+  }
+
+  /// The index in the value of a fragment of the first element that an operand reads in a box.
+  Shape first_read(const UnitOperand& operand, const Box& box, Shape moved) const {
+    for (int d = 0; d < rank_; ++d)
+      if (const int dim = operand.dim_at[d]; dim >= 0)
+        moved[static_cast<std::size_t>(dim)] += box.begin[static_cast<std::size_t>(d)];
+    return moved;
   }
 
   static bool counts_at(const Coordinates& at, unsigned axes) {
@@ -40823,7 +41645,7 @@ struct FusedPlaces {
 
   void make_tiles() {
     constexpr std::int64_t tile_elements = 16384;
-    std::int64_t bytes = 0;
+    std::int64_t bytes = halos.bytes();
     tiles.reserve(places.size());
     for (std::size_t p = 0; p < places.size(); ++p) {
       Place& place = places[p];
@@ -40936,78 +41758,6 @@ TESSERA_PLANNING_END
 
 #endif
 
-// ---- tessera/runtime/steps/step_move.hpp
-
-#ifndef TESSERA_RUNTIME_STEPS_STEP_MOVE_HPP
-#define TESSERA_RUNTIME_STEPS_STEP_MOVE_HPP
-
-namespace tessera::runtime::inline TESSERA_ISA {
-
-/// What a step moves between devices while it computes, such as halos: a ReshardPlan, and where in a Frame its shards
-/// are.
-class StepMove {
- public:
-  /// A byte offset from a pointer of the frame, or from the start of its scratch memory.
-  struct Address {
-    std::int32_t pointer = scratch;
-    std::int64_t offset = 0;
-  };
-  static constexpr std::int32_t scratch = -1;
-  static constexpr std::int32_t elsewhere = -2;  ///< only other processes hold the shard
-
-  StepMove() : StepMove(DType::f32) {}  // moves nothing
-  TESSERA_PLANNING explicit StepMove(DType type, Reduction reduction = Reduction::sum,
-                                     kernels::ReduceFunction reduce = &kernels::no_reduction)
-      : plan_(type, reduction, reduce) {}
-
-  /// Declares a shard and returns its index. `at`: the address of the first element of the box.
-  TESSERA_PLANNING int add_source(const Box& box, const kernels::Strides& strides, const Holders& held_by, Address at) {
-    sources_.push_back(here(at, held_by));
-    source_data_.push_back(nullptr);
-    return plan_.add_source(box, strides, held_by);
-  }
-  TESSERA_PLANNING int add_destination(const Box& box, const kernels::Strides& strides, const Holders& held_by,
-                                       Address at) {
-    destinations_.push_back(here(at, held_by));
-    destination_data_.push_back(nullptr);
-    return plan_.add_destination(box, strides, held_by);
-  }
-  ReshardPlan& plan() { return plan_; }
-  const ReshardPlan& plan() const { return plan_; }
-
-  std::int64_t table_bytes() const {
-    return plan_.table_bytes() +
-           static_cast<std::int64_t>((destinations_.size() + sources_.size()) * (sizeof(Address) + sizeof(void*)));
-  }
-
-  void run(const Frame& frame) const {
-    const auto address = [&](const Address& at) -> char* {
-      if (at.pointer == elsewhere) return nullptr;
-      char* const base = at.pointer == scratch ? frame.scratch : frame.pointers[static_cast<std::size_t>(at.pointer)];
-      return base == nullptr ? nullptr : base + at.offset;  // null: an empty shard
-    };
-    for (std::size_t i = 0; i < destinations_.size(); ++i) destination_data_[i] = address(destinations_[i]);
-    for (std::size_t i = 0; i < sources_.size(); ++i) source_data_[i] = address(sources_[i]);
-    Transport::current().move(plan_, destination_data_, source_data_);
-  }
-
- private:
-  ReshardPlan plan_;
-  Growable<Address> destinations_, sources_;
-
-  static Address here(const Address& at, const Holders& held_by) {
-    return held_by.processes().contains(process_index()) ? at : Address{elsewhere, 0};
-  }
-  // Members so that run() does not allocate: an allocation that failed halfway would leave donated arguments partly
-  // overwritten.
-  mutable Growable<void*> destination_data_;
-  mutable Growable<const void*> source_data_;
-};
-
-}  // namespace tessera::runtime::inline TESSERA_ISA
-
-#endif
-
 // ---- tessera/runtime/steps/fused/fused_step.hpp
 
 #ifndef TESSERA_RUNTIME_STEPS_FUSED_FUSED_STEP_HPP
@@ -41037,7 +41787,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
 
   std::int64_t scratch_bytes() const override { return completed_begin() + completed_bytes_; }
   std::int64_t moved_bytes() const override {
-    std::int64_t moved = 0;
+    std::int64_t moved = where_.halos.moved_bytes();
     for (const RowReduction& reduction : row_reductions_) moved += reduction.move.plan().moved_bytes();
     return moved;
   }
@@ -41045,7 +41795,8 @@ class FusedStep final : public PreparedStep, public Epilogue {
     return static_cast<std::int64_t>(where_.places.size() * (sizeof(Place) + 512) + where_.tiles.size() * sizeof(Tile) +
                                      where_.parts.size() * sizeof(FusedPlaces::Part) +
                                      segments_.size() * sizeof(Segment) +
-                                     terms_.size() * (sizeof(kernels::StridedSource) + sizeof(std::int64_t)));
+                                     terms_.size() * (sizeof(kernels::StridedSource) + sizeof(std::int64_t))) +
+           where_.halos.table_bytes();
   }
 
   /// The plan fuses as epilogue only a kernel whose results have the shape of its iteration space, without reductions,
@@ -41096,6 +41847,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
   void run(Frame& frame) const override {
     double uniforms[64];
     read_uniforms(frame, uniforms);
+    where_.halos.receive(frame);
     if (!where_.split_phases) {
       run_phases(frame, uniforms, 0, fused_.phases);
     } else {
@@ -42478,6 +43230,13 @@ TESSERA_KERNEL_CODE_END
 
 namespace tessera::kernels {
 
+/// What is added to the scores of a head. Strides are 0 where all queries or keys have the same.
+struct ScoreBias {
+  const void* data = nullptr;  ///< numbers of the type of scores, or if `is_mask` bools, true where a query attends
+  std::int64_t query = 0, key = 0;
+  bool is_mask = false;
+};
+
 /// Attention of one head: queries [queries, width], keys [keys, width], values [keys, value_width]. A query attends to
 /// all keys, or if `causal` to those in a band: from `span` keys before its position up to its position.
 struct AttentionShape {
@@ -42488,6 +43247,7 @@ struct AttentionShape {
   bool causal = false;              ///< a query attends to the keys up to its own position
   double scale = 1;                 ///< factor of the product of a query and a key
   std::int64_t span = no_limit;     ///< keys before its own position to which a causal query attends; -1: to no key
+  ScoreBias bias{};
 
   /// Number of keys to which queries [0, end) attend.
   constexpr std::int64_t visible(std::int64_t end) const {
@@ -42601,17 +43361,60 @@ HeadRows<const T> adjacent_rows(const HeadRows<const T>& rows, std::int64_t firs
   return {room, columns, 1};
 }
 
+/// to[c] += from[c] for c in [begin, end), whole registers.
+template <class T> void add_row(T* to, const T* from, std::int64_t begin, std::int64_t end) {
+  using Batch = xsimd::batch<T>;
+  for (std::int64_t c = begin; c < end; c += static_cast<std::int64_t>(Batch::size))
+    (Batch::load_aligned(to + c) + Batch::load_aligned(from + c)).store_aligned(to + c);
+}
+
+/// The bias of queries [query, query + columns) and keys [key, key + keys), [keys, queries] with row stride
+/// attention_queries: a masked score where a mask is false. Null without a bias. Valid until the next call of this
+/// thread.
+template <class T>
+const T* bias_tile(const AttentionShape& shape, std::int64_t query, std::int64_t columns, std::int64_t key,
+                   std::int64_t keys) {
+  const ScoreBias& bias = shape.bias;
+  if (bias.data == nullptr) return nullptr;
+  constexpr std::int64_t row = attention_queries;
+  T* const tile = thread_scratch<Scratch::attention_bias, T>(static_cast<std::size_t>(2 * row * attention_keys));
+  const std::int64_t count = std::min(columns, shape.queries - query), first = query * bias.query + key * bias.key;
+  if (!bias.is_mask) {
+    transpose_tile<T>(tile, row, static_cast<const T*>(bias.data) + first, bias.query, bias.key, count, keys, columns,
+                      T(1));
+    return tile;
+  }
+  // Branches would be mispredicted. Of constant length, the loop is vectorised.
+  T* const numbers = tile + row * attention_keys;
+  const auto masked = [](bool is_seen) { return (static_cast<T>(is_seen) - T(1)) * T(-10 * least_score); };
+  for (std::int64_t c = 0; c < count; ++c) {
+    const bool* const seen = static_cast<const bool*>(bias.data) + first + c * bias.query;
+    T* const to = numbers + c * attention_keys;
+    if (bias.key == 1 && keys == attention_keys)
+      for (std::int64_t i = 0; i < attention_keys; ++i) to[i] = masked(seen[i]);
+    else
+      for (std::int64_t i = 0; i < keys; ++i) to[i] = masked(seen[i * bias.key]);
+  }
+  transpose_tile<T>(tile, row, numbers, attention_keys, 1, count, keys, columns, T(1));
+  return tile;
+}
+
 /// scores = keys * queries of a tile, [keys, queries] with queries along lanes; -inf where masked. `keys` are the rows
-/// from position `key` on.
+/// from position `key` on. With a bias, that is added.
 template <class T>
 void attention_scores(T* scores, const AttentionShape& shape, const KeySteps& tile, std::int64_t query,
                       std::int64_t registers, std::int64_t key, const HeadRows<const T>& keys, const T* queries) {
   constexpr auto lanes = static_cast<std::int64_t>(xsimd::batch<T>::size);
+  const std::int64_t all_keys = tile.size == 0 ? 0 : tile.steps[tile.size - 1].first + tile.steps[tile.size - 1].count;
+  const T* const bias = bias_tile<T>(shape, query, registers * lanes, key, all_keys);
   for (int s = 0; s < tile.size; ++s) {
     const KeyStep& step = tile.steps[s];
     T* to = scores + step.first * attention_queries;
     tile_product<T>(to + step.begin, attention_queries, {keys.at(step.first), keys.row, keys.col}, queries + step.begin,
                     attention_queries, step.count, registers - step.begin / lanes, shape.width, false);
+    for (std::int64_t i = 0; bias != nullptr && i < step.count; ++i)
+      add_row<T>(to + i * attention_queries, bias + (step.first + i) * attention_queries, step.begin,
+                 registers * lanes);
     for (std::int64_t i = 0; step.masked && i < step.count; ++i) {
       // Queries before `unseen` do not attend to this key yet, those from `passed` on no longer.
       const std::int64_t own = key + step.first + i - shape.first_position - query, all = registers * lanes;
@@ -43120,15 +43923,17 @@ class AttentionRoom {
   float* next_;
 };
 
-/// Multiplies the scores of a tile by the scale; masked scores become `unseen`.
+/// Multiplies the scores of a tile by the scale and adds the bias; masked scores become `unseen`.
 inline void scale_and_mask(float* scores, const AttentionShape& shape, std::int64_t query, std::int64_t cols,
                            std::int64_t key, std::int64_t keys, float unseen) {
   using Batch = xsimd::batch<float>;
   constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
   const Batch scale(static_cast<float>(shape.scale));
+  const float* const bias = bias_tile<float>(shape, query, cols, key, keys);
   for (std::int64_t i = 0; i < keys; ++i) {
     float* const row = scores + i * attention_queries;
     for (std::int64_t c = 0; c < cols; c += lanes) (Batch::load_aligned(row + c) * scale).store_aligned(row + c);
+    if (bias != nullptr) add_row<float>(row, bias + i * attention_queries, 0, cols);
     const std::int64_t hidden = shape.causal ? std::min(key + i - shape.first_position - query, cols) : 0;
     for (std::int64_t c = 0; c < hidden; ++c) row[c] = unseen;
     if (!shape.causal) continue;
@@ -43357,6 +44162,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
     element_ = static_cast<std::int64_t>(size_of(computed_as(dtype_)));
     const AttentionForm form = AttentionForm::of_node(node);
     causal_ = form.causal;
+    if (form.biased) is_mask_ = c.graph.operand_node(unit.root, form.bias()).dtype == DType::bool_;
     if (form.banded)
       lower_ = c.graph.operand(unit.root, form.lower()), upper_ = c.graph.operand(unit.root, form.lower() + 1);
     scale_ = c.graph.operand(unit.root, node.arity - 1);
@@ -43380,13 +44186,13 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
     std::int32_t pointer = -1;
     std::int64_t batch = 0, position = 0, head = 0, width = 1;
   };
-  enum Role { q, k, v, out, lse, g, dq, dk, dv, roles };
+  enum Role { q, k, v, out, lse, g, bias, dq, dk, dv, roles };
   struct Place {
     ShardRows parts[roles];
     kernels::AttentionShape shape;
     std::int64_t batch = 0, heads = 0, first_item = 0, partial = 0;
   };
-  bool backward_, causal_ = false;
+  bool backward_, causal_ = false, is_mask_ = false;
   DType dtype_{};
   std::int64_t element_ = 4;                           ///< bytes of an element of a gradient
   std::int64_t queries_ = kernels::attention_queries;  ///< queries of a forward task
@@ -43410,6 +44216,10 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
       part.pointer = own.first + shard;
       if (role == lse) {
         part = {part.pointer, s[0], s[2], s[1], 1};
+      } else if (role == bias) {
+        const Node& node = c.graph.operand_node(unit.root, AttentionForm::of_node(c.graph[unit.root]).bias());
+        const auto stride = [&](int d) { return node.is_singleton(d) ? 0 : s[static_cast<std::size_t>(d)]; };
+        part = {part.pointer, stride(0), stride(2), stride(1), stride(3)};
       } else {
         part = {part.pointer, s[0], s[1], s[2], s[3]};
         if (role == q) place.shape.first_position = box.begin[1];
@@ -43424,7 +44234,8 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
     static constexpr Role forward[] = {q, k, v, lse}, backward[] = {q, k, v, out, lse, g};
     for (int i = 0; i < unit.input_count; ++i) {
       const int operand = c.units.input(c.step.unit, i).operand;
-      add((backward_ ? backward : forward)[operand], c.step.inputs[static_cast<std::size_t>(i)]);
+      const bool is_bias = operand == AttentionForm::of_node(c.graph[unit.root]).bias();
+      add(is_bias ? bias : (backward_ ? backward : forward)[operand], c.step.inputs[static_cast<std::size_t>(i)]);
     }
     for (int o = 0; o < unit.output_count; ++o) {
       const int value = c.step.outputs[static_cast<std::size_t>(o)];
@@ -43507,6 +44318,16 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
     shape.span = std::max<std::int64_t>(upper - lower, -1);
     return shape;
   }
+  /// The shape of one head, with its bias.
+  template <class T>
+  kernels::AttentionShape with_bias(kernels::AttentionShape shape, Frame& frame, const ShardRows& part,
+                                    std::int64_t batch, std::int64_t head) const {
+    if (part.pointer < 0) return shape;
+    shape.bias = {is_mask_ ? static_cast<const void*>(rows<const bool>(frame, part, batch, head).data)
+                           : rows<const T>(frame, part, batch, head).data,
+                  part.position, part.width, is_mask_};
+    return shape;
+  }
   Cost cost() const { return Cost::flops(flops_ / static_cast<double>(std::max<std::int64_t>(1, items_)) / 2); }
 
   template <class T> using Sum = computed_t<T>;
@@ -43514,9 +44335,10 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   template <class T> void run_forward(Frame& frame) const {
     parallel_for(items_, cost(), [&](std::int64_t i) {
       const Place& place = place_of(i);
-      const kernels::AttentionShape shape = shape_of(frame, place);
-      const std::int64_t item = i - place.first_item, count = tiles(shape);
+      const std::int64_t item = i - place.first_item, count = tiles(place.shape);
       const std::int64_t head = item / count % place.heads, batch = item / count / place.heads;
+      const kernels::AttentionShape shape =
+          with_bias<Sum<T>>(shape_of(frame, place), frame, place.parts[bias], batch, head);
       const std::int64_t first = item % count * queries_;
       const auto read = [&](Role role) { return rows<const T>(frame, place.parts[role], batch, head); };
       const std::int64_t own = std::min(queries_, shape.queries - first);
@@ -43528,9 +44350,10 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   template <class T> void run_backward(Frame& frame) const {
     parallel_for(items_, cost(), [&](std::int64_t i) {
       const Place& place = place_of(i);
-      const kernels::AttentionShape shape = shape_of(frame, place);
       const std::int64_t item = i - place.first_item, range = item % ranges_;
       const std::int64_t head = item / ranges_ % place.heads, batch = item / ranges_ / place.heads;
+      const kernels::AttentionShape shape =
+          with_bias<Sum<T>>(shape_of(frame, place), frame, place.parts[bias], batch, head);
       const auto read = [&](Role role) { return rows<const T>(frame, place.parts[role], batch, head); };
       const auto write = [&](Role role) { return rows<Sum<T>>(frame, place.parts[role], batch, head); };
       std::conditional_t<is_half_v<T>, kernels::HalfAttentionGradient<T>, kernels::AttentionGradient<Sum<T>>> gradient{
@@ -48135,9 +48958,8 @@ class PlanVerifier {
                     extent <= source.shape[d] - own.from[d],
                 "a fragment is a box of both values");
         const int dim = static_cast<int>(d);
-        require(source.sharding.dims[dim] == value.sharding.dims[dim] &&
-                    (value.sharding.dims[dim].empty() || (extent == value.shape[d] && extent == source.shape[d])),
-                "elements do not move along a dim that is split");
+        require(source.sharding.dims[dim] == value.sharding.dims[dim],
+                "a value is split as the values of its fragments");
       }
     }
     require(elements == volume(value.shape), "fragments cover a value");
@@ -48202,6 +49024,10 @@ class PlanVerifier {
     for (std::size_t o = 0; o < step.outputs.size(); ++o)
       require(matches(plan.values[size(step.outputs[o])], rule.outputs[o]),
               "the shardings of results follow from the step's factors");
+    if (is_elementwise(units_[graph_], step.unit))
+      require(tessera::wire_bytes(FragmentHalos(plan, step, plan_.mesh).collectives()) ==
+                  tessera::wire_bytes(step.collectives),
+              "a step lists the bytes of the halos that it reads");
     const bool windows = row_of(program_.graphs[graph_][unit.root]).windows != nullptr;
     if (unit.kind != UnitKind::data_movement && !windows) return;
     const ShapeContext context{program_.graphs[graph_], unit.root, plan.shapes.data(), plan.numbers.data(), nullptr};
@@ -50020,6 +50846,9 @@ constexpr EinsumLabels labels_of(std::initializer_list<int> a, std::initializer_
 inline constexpr std::int64_t padding_of_same = -(std::int64_t{1} << 40);
 
 template <int N> struct ConvTag {
+  static constexpr const char* name = N == 1 ? "conv1d" : N == 2 ? "conv2d" : "conv3d";
+  static constexpr auto leading_dims = ops::LeadingDims::batch;
+  static constexpr int batched = 1;
   template <class X, class W, class... Options> struct result : X {
     using Checks = decltype([] {
       static_assert(
@@ -50057,7 +50886,8 @@ template <int N> struct ConvTag {
   static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding, const Value* dilation,
                                   const Value* padding_after, Value groups) {
     if (x.rank() != N + 2 || w.rank() != N + 2)
-      fail(errc::unsupported, "[conv] leading dims: call conv inside the block of a Stack, and not inside a shard_map");
+      fail(errc::unsupported, "[conv] field of all layers of a Stack: call conv inside the block of the Stack",
+           x.source);
     const DType type = x.dtype();
     build::PatchDim dims[N];
     for (int d = 0; d < N; ++d)
@@ -50112,6 +50942,9 @@ template <int N, class X, class W> constexpr auto conv(const X& x, const W& w, c
 }
 
 template <int N> struct ConvTransposeTag {
+  static constexpr const char* name = N == 1 ? "conv_transpose1d" : N == 2 ? "conv_transpose2d" : "conv_transpose3d";
+  static constexpr auto leading_dims = ops::LeadingDims::batch;
+  static constexpr int batched = 1;
   template <class X, class W, class... Options> struct result : X {
     using Checks = decltype([] {
       static_assert(X::rank == N + 2 && W::rank == N + 2,
@@ -50132,9 +50965,9 @@ template <int N> struct ConvTransposeTag {
   static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding,
                                   const Value* output_padding, const Value* dilation, Value groups) {
     if (x.rank() != N + 2 || w.rank() != N + 2)
-      fail(
-          errc::unsupported,
-          "[conv_transpose] leading dims: call conv_transpose inside the block of a Stack, and not inside a shard_map");
+      fail(errc::unsupported,
+           "[conv_transpose] field of all layers of a Stack: call conv_transpose inside the block of the Stack",
+           x.source);
     build::same_extents(x, N + 1, w, N, 1, build::ExtentsOf::transposed);
     const DType type = x.dtype();
     build::FoldDim dims[N];
@@ -50470,6 +51303,7 @@ template <int Rank, int Dims> struct ReshapeTag {
 };
 
 template <int Rank, int Dims> struct BroadcastToTag {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   static_assert(Rank <= Dims, "tessera: a tensor can't be broadcast to fewer dims");
   static_assert(Dims <= max_rank, "tessera: a tensor has at most 8 dims");
   template <class X, class... Sizes> using result = Typed<typename X::type, Dims>;
@@ -50477,7 +51311,7 @@ template <int Rank, int Dims> struct BroadcastToTag {
     x = x.at(context.source);
     if (x.rank() != Rank)
       context.refuse(errc::unsupported,
-                     "[broadcast_to] leading dims: use it outside of a shard_map, and inside the block of a Stack");
+                     "[broadcast_to] field of all layers of a Stack: use it inside the block of the Stack");
     const Value operand = x;
     x = build::insert_singletons(x, (1u << (Dims - Rank)) - 1, Dims);
     Value like{};  // of these only the shape is used
@@ -50591,9 +51425,8 @@ template <class Indices> constexpr void check_index_vector() {
 }
 constexpr Value one_vector(Value indices, Value context) {
   if (indices.rank() != 1)
-    context.refuse(
-        errc::unsupported,
-        "[index_put] leading dims: write at indices outside of a shard_map, and inside the block of a Stack");
+    context.refuse(errc::unsupported,
+                   "[index_put] field of all layers of a Stack: write at indices inside the block of the Stack");
   return indices.at(context.source);
 }
 /// 0, 1, ... along dim D of x: a vector.
@@ -50615,6 +51448,7 @@ template <class X, class Indices, class Source> struct RowsPutIn : X {
 
 /// With `Room` an index may be the extent of the dim: its row is left out.
 template <int Rank, int D, bool Room = false> struct IndexCopyTag {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Indices, class Source> using result = RowsPutIn<X, Indices, Source>;
   static constexpr Value emit(Value context, Value x, Value indices, Value source) {
     x = x.at(context.source);
@@ -50637,6 +51471,7 @@ template <int Rank, int D, bool Room = false> struct IndexCopyTag {
 
 /// Whether each index along dim D is one of the indices, to be broadcast along dim D.
 template <int Rank, int D> struct IsNamedTag {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Indices> struct result : Typed<bool, Rank - D> {
     using Checks = decltype([] { check_index_vector<Indices>(); });
   };
@@ -50651,6 +51486,7 @@ template <int Rank, int D> struct IsNamedTag {
 
 /// Elements below 32 bits are added in 32.
 template <int Rank, int D> struct IndexAddTag {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Indices, class Source> struct result : X {
     using Checks = typename RowsPutIn<X, Indices, Source>::Checks;
     static_assert(!std::is_same_v<typename X::type, bool>, "tessera: index_add does not take bools; use ts::cast");
@@ -50686,7 +51522,7 @@ template <int Rank, class... Indices> constexpr void check_indices() {
 template <int Rank> constexpr Value merged_index(Value context, Value x, std::initializer_list<Value> indices) {
   if (x.rank() != Rank)
     context.refuse(errc::unsupported,
-                   "[index] leading dims: use indices outside of a shard_map, and inside the block of a Stack");
+                   "[index] field of all layers of a Stack: use indices inside the block of the Stack");
   using ops::OutsideIndex;
   Value merged{}, outside{};  // where all are inside, `outside` is 0
   int dim = 0;
@@ -50709,6 +51545,7 @@ template <int Rank> constexpr Value merged_index(Value context, Value x, std::in
 
 template <int Rank> struct IndexTag {
   static constexpr const char* function = "index";
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class... Indices> struct result {
     using type = typename X::type;
     static constexpr int own = [] {
@@ -50731,6 +51568,7 @@ template <int Rank> struct IndexTag {
 
 template <int Rank, bool Accumulate> struct IndexPutTag {
   static constexpr const char* function = "index_put";
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Values, class... Indices> struct result : X {
     using Checks = decltype([] {
       check_indices<Rank, Indices...>();
@@ -53248,12 +54086,15 @@ template <int Rank> struct GivenNormTag {
 
 template <int Rank> struct GroupNormTag {
   static constexpr const char* function = "group_norm";
+  static constexpr auto leading_dims = ops::LeadingDims::batch;
+  static constexpr int batched = 1;
   static_assert(Rank >= 2, "tessera: group_norm takes [batch, ..., features]");
   template <class X, class Gain, class Bias, class Groups, class Eps> using result = NormResult<X, Gain, Bias>;
   static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value groups, Value eps) {
     if (x.rank() != Rank)
       fail(errc::unsupported,
-           "[group_norm] dims: layers of a Stack and devices of a shard_map: call it on one of them");
+           "[group_norm] field of all layers of a Stack: call group_norm inside the block of the Stack",
+           context.source);
     const DType type = x.dtype(), computed = computed_as(type);
     x = x.at(context.source);
     check_features(x, gain, bias);
@@ -54719,42 +55560,175 @@ namespace tessera {
 
 namespace detail {
 
-/// The table of a summary. `flops`: of a call; negative: not shown.
-TESSERA_ONCE std::string summary_text(const std::vector<nn::NamedParameter>& leaves, std::int64_t flops);
+/// The table of a summary. `plan`: of a call with the model, whose flops are a column; null: none.
+TESSERA_ONCE std::string summary_text(const std::vector<nn::NamedParameter>& leaves, const Plan* plan);
 
 #if TESSERA_HAS_DEFINITIONS
-TESSERA_ONCE std::string summary_text(const std::vector<nn::NamedParameter>& leaves, std::int64_t flops) {
-  using Row = std::array<std::string, 6>;
-  std::vector<Row> rows{{"name", "type", "sharding", "elements", "bytes", "bytes a device"}};
-  std::int64_t elements = 0, bytes = 0, on_device = 0;
-  for (const nn::NamedParameter& leaf : leaves) {
+/// Which flops of a plan belong to which argument, of the `count` arguments from `first` on. A step belongs to the
+/// argument that it reads: itself, resharded, cast, or in the body of a loop; of several, to the largest. A step that
+/// reads none belongs to an argument if it makes its gradient: a value of its shape, from a value that a step of the
+/// argument reads too, as x of y = x w and of the gradient of w. Other steps belong to none.
+class ArgumentFlops {
+ public:
+  ArgumentFlops(const Plan& plan, std::size_t first, std::size_t count) : plan_(plan), of_(count) {
+    std::vector<int> origins(plan.main().arguments.size(), -1);
+    for (std::size_t k = 0; k < count; ++k) origins[first + k] = static_cast<int>(k);
+    add(0, origins, 1);
+  }
+  const std::vector<std::int64_t>& list() const { return of_; }
+
+ private:
+  struct Own {
+    const PlanStep* step;
+    int argument;
+    const Shape* shape;
+  };
+  const Plan& plan_;
+  std::vector<std::int64_t> of_;
+
+  /// The argument from which alone a value is made; -1: none.
+  static int origin(const GraphPlan& graph, const std::vector<int>& origins, std::int32_t v) {
+    if (v < 0) return -1;
+    int found = origins[static_cast<std::size_t>(v)];
+    if (found < 0) graph.each_source(v, [&](int source) { found = origin(graph, origins, source); });
+    return found;
+  }
+  void add(int argument, const PlanStep& step, std::int64_t times) {
+    std::int64_t& own = of_[static_cast<std::size_t>(argument)];
+    own = saturating_sum(own, saturating_product(step.flops, times));
+  }
+  /// The flops of a graph that runs `times` times; `arguments` are the origins of its arguments. Returns those of its
+  /// outputs.
+  std::vector<int> add(int g, const std::vector<int>& arguments, std::int64_t times) {
+    const GraphPlan& graph = plan_.graphs[static_cast<std::size_t>(g)];
+    std::vector<int> origins(graph.values.size(), -1);
+    for (std::size_t a = 0; a < graph.arguments.size() && a < arguments.size(); ++a)
+      if (const std::int32_t v = graph.arguments[a]; v >= 0) origins[static_cast<std::size_t>(v)] = arguments[a];
+    std::vector<Own> owned;
+    std::vector<const PlanStep*> others;
+    for (const PlanStep& step : graph.steps) {
+      std::vector<int> made(step.outputs.size(), -1);
+      if (step.kind == StepKind::repeat) {
+        std::vector<int> inside;
+        for (const std::int32_t v : step.inputs) inside.push_back(origin(graph, origins, v));
+        made = add(step.body, inside, saturating_product(times, step.layers));
+      } else {
+        const Own own = owner(graph, origins, step);
+        if (own.argument < 0) {
+          others.push_back(&step);
+        } else {
+          owned.push_back(own);
+          add(own.argument, step, times);
+          if (reads_only(graph, origins, step, own.argument)) made.assign(made.size(), own.argument);
+        }
+      }
+      for (std::size_t k = 0; k < step.outputs.size(); ++k)
+        if (const std::int32_t v = step.outputs[k]; v >= 0) origins[static_cast<std::size_t>(v)] = made[k];
+    }
+    std::vector<int> gradients(of_.size());
+    for (const PlanStep* step : others)
+      if (const int argument = made_gradient(graph, owned, *step, gradients); argument >= 0) {
+        ++gradients[static_cast<std::size_t>(argument)];
+        add(argument, *step, times);
+      }
+    std::vector<int> results;
+    for (const std::int32_t v : graph.outputs) results.push_back(origin(graph, origins, v));
+    return results;
+  }
+  static Own owner(const GraphPlan& graph, const std::vector<int>& origins, const PlanStep& step) {
+    Own found{&step, -1, nullptr};
+    for (const std::int32_t v : step.inputs)
+      if (const int from = origin(graph, origins, v); from >= 0) {
+        const Shape& shape = graph.values[static_cast<std::size_t>(v)].shape;
+        if (found.shape == nullptr || elements_of(shape) > elements_of(*found.shape)) found = {&step, from, &shape};
+      }
+    return found;
+  }
+  static bool reads_only(const GraphPlan& graph, const std::vector<int>& origins, const PlanStep& step, int argument) {
+    for (const std::int32_t v : step.inputs)
+      if (origin(graph, origins, v) != argument) return false;
+    return true;
+  }
+  /// The argument whose gradient a step makes: of several of equal shape, the one with whose steps it shares most
+  /// inputs, or that has the fewest gradients so far.
+  static int made_gradient(const GraphPlan& graph, const std::vector<Own>& owned, const PlanStep& step,
+                           const std::vector<int>& gradients) {
+    int best = -1, most = 0;
+    for (const Own& own : owned) {
+      bool fits = false;
+      for (const std::int32_t v : step.outputs)
+        fits = fits || (v >= 0 && graph.values[static_cast<std::size_t>(v)].shape == *own.shape);
+      int shared = 0;
+      for (const std::int32_t v : step.inputs)
+        for (const std::int32_t other : own.step->inputs)
+          shared +=
+              v >= 0 && other >= 0 &&
+              graph.values[static_cast<std::size_t>(v)].node == graph.values[static_cast<std::size_t>(other)].node;
+      if (!fits || shared < most || shared == 0) continue;
+      if (shared == most &&
+          gradients[static_cast<std::size_t>(own.argument)] >= gradients[static_cast<std::size_t>(best)])
+        continue;
+      best = own.argument, most = shared;
+    }
+    return best;
+  }
+};
+/// The first argument of a plan from which on the arguments have the types of a model; -1: none.
+TESSERA_ONCE int model_in_plan(const std::vector<nn::NamedParameter>& leaves, const GraphPlan& graph);
+TESSERA_ONCE int model_in_plan(const std::vector<nn::NamedParameter>& leaves, const GraphPlan& graph) {
+  for (std::size_t first = 0; first + leaves.size() <= graph.arguments.size(); ++first) {
+    bool fits = true, reads = false;
+    for (std::size_t i = 0; i < leaves.size() && fits; ++i) {
+      const std::int32_t v = graph.arguments[first + i];
+      if (v < 0 || !leaves[i].is_tensor) continue;
+      const PlanValue& value = graph.values[static_cast<std::size_t>(v)];
+      reads = true;
+      fits = value.dtype == leaves[i].dtype && elements_of(value.shape) == leaves[i].elements * leaves[i].layers;
+    }
+    if (fits && reads) return static_cast<int>(first);
+  }
+  return -1;
+}
+
+TESSERA_ONCE std::string summary_text(const std::vector<nn::NamedParameter>& leaves, const Plan* plan) {
+  using Row = std::array<std::string, 7>;
+  const std::size_t columns = plan == nullptr ? 6 : 7;
+  std::vector<Row> rows{{"name", "type", "sharding", "elements", "bytes", "bytes a device", "flops"}};
+  std::int64_t elements = 0, bytes = 0, on_device = 0, flops = 0;
+  const int first = plan == nullptr ? -1 : model_in_plan(leaves, plan->main());
+  std::vector<std::int64_t> of_leaves(leaves.size());
+  if (first >= 0) of_leaves = ArgumentFlops(*plan, static_cast<std::size_t>(first), leaves.size()).list();
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const nn::NamedParameter& leaf = leaves[i];
     if (!leaf.is_tensor) {
       char value[32];
       char* const end = std::to_chars(value, value + sizeof value, leaf.value).ptr;
-      rows.push_back({leaf.name, leaf.dtype == DType::i64 ? "Dim" : "Scalar", std::string(value, end), "", "", ""});
+      rows.push_back({leaf.name, leaf.dtype == DType::i64 ? "Dim" : "Scalar", std::string(value, end), "", "", "", ""});
       continue;
     }
     const std::string times = leaf.layers > 1 ? std::to_string(leaf.layers) + " x " : "";
     const std::int64_t own[] = {leaf.elements * leaf.layers, leaf.bytes * leaf.layers, leaf.device_bytes * leaf.layers};
     rows.push_back({leaf.name, times + shape_text(leaf.dtype, leaf.shape), leaf.sharding, grouped(own[0]),
-                    grouped(own[1]), grouped(own[2])});
+                    grouped(own[1]), grouped(own[2]), grouped(of_leaves[i])});
     elements += own[0], bytes += own[1], on_device += own[2];
+    flops = saturating_sum(flops, of_leaves[i]);
   }
-  rows.push_back({"total", "", "", grouped(elements), grouped(bytes), grouped(on_device)});
-  std::array<std::size_t, 6> widths{};
+  if (plan != nullptr) rows.push_back({"other operations", "", "", "", "", "", grouped(plan->flops() - flops)});
+  rows.push_back({"total", "", "", grouped(elements), grouped(bytes), grouped(on_device),
+                  plan == nullptr ? "" : grouped(plan->flops())});
+  std::array<std::size_t, 7> widths{};
   for (const Row& row : rows)
-    for (std::size_t c = 0; c < 6; ++c) widths[c] = std::max(widths[c], row[c].size());
+    for (std::size_t c = 0; c < columns; ++c) widths[c] = std::max(widths[c], row[c].size());
   std::string text;
   for (const Row& row : rows) {
     std::string line;
-    for (std::size_t c = 0; c < 6; ++c) {
+    for (std::size_t c = 0; c < columns; ++c) {
       const std::string space(widths[c] - row[c].size(), ' ');
       if (c > 0) line += "  ";
       line += c < 3 ? row[c] + space : space + row[c];
     }
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
-  if (flops >= 0) text += "flops of a call: " + grouped(flops) + "\n";
   return text;
 }
 #endif
@@ -54764,17 +55738,20 @@ TESSERA_ONCE std::string summary_text(const std::vector<nn::NamedParameter>& lea
 /// A table of a model or an optimizer state. Each tensor has a row with its name, element type and shape, sharding,
 /// number of elements, bytes of all elements, and bytes on the device with the largest shard; each Dim and Scalar has a
 /// row with its value; the last row has totals. The layers of a Stack share a row, "blocks.*.mlp.up.weight", with the
-/// sums over all layers. Errors: empty_tensor for a tensor without data.
+/// sums over all layers. With the plan of a call that has the model as an argument, a column has the flops of this
+/// call, of all devices together: those of a tensor are of the operations that read it, in the forward and the backward
+/// pass, or compute its gradient; a kernel of several tensors counts for the largest. The row "other operations" has
+/// all others. Errors: empty_tensor for a tensor without data.
 ///
 ///     std::cout << ts::summary(model);
-///     std::cout << ts::summary(model, step.plan(model, x));   // also the flops of this call, of all devices together
+///     std::cout << ts::summary(model, step.plan(model, x));
 template <class Model> std::string summary(const Model& model, Here at = Here::current()) {
   detail::require_data("summary", model, at);
-  return detail::summary_text(nn::detail::described(model, detail::VisitLayers::together), -1);
+  return detail::summary_text(nn::detail::described(model, detail::VisitLayers::together), nullptr);
 }
 template <class Model> std::string summary(const Model& model, const Plan& plan, Here at = Here::current()) {
   detail::require_data("summary", model, at);
-  return detail::summary_text(nn::detail::described(model, detail::VisitLayers::together), plan.flops());
+  return detail::summary_text(nn::detail::described(model, detail::VisitLayers::together), &plan);
 }
 
 }  // namespace tessera
@@ -54972,6 +55949,10 @@ struct YarnRotary {
                                           "mscale",    "mscale_all_dim", "truncate"};
 };
 
+/// No rotation: rotary_embedding returns its operand. For a layer that has rotary options, in a model that encodes
+/// positions otherwise.
+struct NoRotary {};
+
 namespace detail {
 
 /// The rotations of x [batch, time, heads, width]: coordinates i are a pair, of which there are width / 2.
@@ -55110,8 +56091,9 @@ template <RotaryForm Form> struct RotaryOf {
 
 /// The options of rotary_embedding: how positions become angles.
 template <class T>
-concept RotaryOptions = std::is_same_v<T, Rotary> || std::is_same_v<T, Llama3Rotary> ||
-                        std::is_same_v<T, DynamicNtkRotary> || std::is_same_v<T, YarnRotary>;
+concept RotaryOptions =
+    std::is_same_v<T, Rotary> || std::is_same_v<T, Llama3Rotary> || std::is_same_v<T, DynamicNtkRotary> ||
+    std::is_same_v<T, YarnRotary> || std::is_same_v<T, NoRotary>;
 
 /// Rotates pairs of elements of queries or keys x [batch, time, heads, width] by angles that are proportional to the
 /// position, `offset` plus the index of the time: products of queries and keys then depend only on the distance. The
@@ -55147,6 +56129,10 @@ constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Opti
   const auto of_turned = call<MulTag>(source, turned, cast<Wide>(rotary.scaled(sin(angle, at), options), at));
   return cast<T>(call<AddTag>(source, of_x, of_turned), at);
 }
+template <RotaryForm Form = RotaryForm::half_split, TensorArgument X, Operand Offset>
+constexpr X rotary_embedding(const X& x, const Offset&, const NoRotary&, Here = {}) {
+  return x;
+}
 
 }  // namespace tessera
 
@@ -55161,13 +56147,17 @@ constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Opti
 
 namespace tessera::nn {
 
-/// Causal grouped-query self-attention of x [batch, time, features], with a result of the same shape, and with rotary
-/// embeddings in the layout of Hugging Face, which the options `rotary` scale for long contexts. Each head of keys and
-/// values serves heads / key_heads consecutive heads of queries.
+/// Grouped-query attention of x [batch, time, features], with a result of the same shape, and with rotary embeddings in
+/// the layout of Hugging Face, which the options `rotary` scale for long contexts. Each head of keys and values serves
+/// heads / key_heads consecutive heads of queries.
 ///
-///     attention(x)                           // positions 0, 1, ...
+///     attention(x)                           // causal
 ///     attention(x, layer_dropout(rate, key)) // in training: drops weights after the softmax
+///     attention(x, x)                        // to all positions of x
 ///     attention.cached(x, cache, position)   // positions from `position` on; gives (result, new cache)
+/// The functions `causal`, `masked`, `biased`, `windowed` and `keys_and_values` are those of MultiHeadAttention, and
+/// take the same arguments. Positions of x and of a memory, each from 0, are rotated; with ts::NoRotary none are.
+///
 /// `cached` writes the keys and values of x into the cache and attends to all positions up to each token, so results
 /// are those of `attention` of all positions at once. The position is a Scalar, so that every step runs the same plan,
 /// or an integer tensor of rank 0, such as the index of a ts::fori_loop or a slice of the xs of a ts::scan; then keys
@@ -55183,38 +56173,67 @@ struct GroupedQueryAttention {
   Positions rotary;
 
   static constexpr std::array field_names{"query", "key", "value", "out", "heads", "key_heads", "rotary"};
-  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return merged(attend(x));
+  template <detail::DropsWeights Drop = detail::NoDropout>
+  constexpr auto operator()(const auto& x, const Drop& drop = {}, Here at = Here::current()) const {
+    return detail::attend_causally(*this, x, drop, at);
   }
-  template <class Rate, class Key>
-  constexpr auto operator()(const auto& x, const LayerDropout<Rate, Key>& drop, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return detail::kept_or_dropped(
-        drop, [&] { return merged(attend(x)); }, [&] { return merged(attend(x, detail::of_weights(drop))); });
+  template <class Memory, class Drop = detail::NoDropout>
+    requires(!detail::DropsWeights<Memory>)
+  constexpr auto operator()(const auto& x, const Memory& memory, const Drop& drop = {},
+                            Here at = Here::current()) const {
+    return detail::attend_to_all(*this, x, memory, drop, at);
+  }
+  template <detail::DropsWeights Drop = detail::NoDropout>
+  constexpr auto causal(const auto& x, const Drop& drop = {}, Here at = Here::current()) const {
+    return detail::attend_causally(*this, x, drop, at);
+  }
+  template <class Mask, class Drop = detail::NoDropout>
+    requires(!detail::DropsWeights<Mask>)
+  constexpr auto causal(const auto& x, const Mask& mask, const Drop& drop = {}, Here at = Here::current()) const {
+    return detail::attend_where<true>(*this, x, x, mask, drop, at);
+  }
+  template <class Drop = detail::NoDropout>
+  constexpr auto masked(const auto& x, const auto& memory, const auto& mask, const Drop& drop = {},
+                        Here at = Here::current()) const {
+    return detail::attend_where<false>(*this, x, memory, mask, drop, at);
+  }
+  template <class Drop = detail::NoDropout>
+  constexpr auto biased(const auto& x, const auto& memory, const auto& bias, const Drop& drop = {},
+                        Here at = Here::current()) const {
+    return detail::attend_with_bias(*this, x, memory, bias, drop, at);
+  }
+  constexpr auto windowed(const auto& x, const auto& before, const auto& after, Here at = Here::current()) const {
+    return detail::attend_in_window(*this, x, before, after, at);
   }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
     tessera::detail::require_trace("cached", "the layer", Source::from(at), *this, x, cache);
     const tessera::detail::LayerCall call(at, x);
-    const auto q = rotary_embedding(split(query(x), heads), position, rotary);
-    const auto k = rotary_embedding(split(key(x), key_heads), position, rotary);
-    const auto v = split(value(x), key_heads);
-    const auto made = detail::cached_attention<true>(q, k, v, cache, position);
+    const auto q = queries(x, position);
+    const auto of_x = known(x, position);
+    const auto made = detail::cached_attention<true>(q, std::get<0>(of_x), std::get<1>(of_x), cache, position);
     return std::tuple(merged(std::get<0>(made)), std::get<1>(made));
+  }
+  template <class Memory> constexpr auto keys_and_values(const Memory& memory, Here at = Here::current()) const {
+    return detail::stored_keys_and_values(*this, memory, at);
   }
 
   constexpr auto split(const auto& x, const Dim& count) const {
     return rearrange<"b t (h e) -> b t h e">(x, len<"h">(count));
   }
   constexpr auto merged(const auto& x) const { return out(rearrange<"b t h e -> b t (h e)">(x)); }
-
- private:
-  constexpr auto attend(const auto& x, const auto&... dropout) const {
-    const auto q = rotary_embedding(split(query(x), heads), 0, rotary);    // [B, T, H, E]
-    const auto k = rotary_embedding(split(key(x), key_heads), 0, rotary);  // [B, T, K, E]
-    const auto v = split(value(x), key_heads);
-    return causal_attention(q, repeat_heads(k, q), repeat_heads(v, q), dropout...);
+  // For the functions that this layer shares with MultiHeadAttention.
+  static constexpr bool grouped = true;
+  constexpr auto queries(const auto& x, const auto& position) const {  // [B, T, H, E]
+    return rotary_embedding(split(query(x), heads), position, rotary);
+  }
+  constexpr auto queries(const auto& x) const { return queries(x, 0); }
+  constexpr auto known(const auto& x, const auto& position) const {  // [B, T, K, E]
+    return std::tuple(rotary_embedding(split(key(x), key_heads), position, rotary), split(value(x), key_heads));
+  }
+  constexpr auto known(const auto& memory) const { return known(memory, 0); }
+  template <class U> constexpr auto known(const KvCache<U>& memory) const {
+    return std::tuple(memory.keys, memory.values);
   }
 };
 
@@ -55580,8 +56599,8 @@ template <int I, int... Chosen> constexpr const auto& chosen_argument(const auto
 /// losses, as in JAX: the gradient of a value that devices share is summed over them. Errors: `structure` for a loss
 /// that has a value for each layer of a Stack. Source: reverse-mode differentiation of the traced graph; no tape exists
 /// at run time.
-template <class F> constexpr auto value_and_grad(F f) {
-  return [f](const auto& first, const auto&... rest) {
+template <class F> constexpr auto value_and_grad(F f, Here at = Here::current()) {
+  return [f, line = Source::from(at)](const auto& first, const auto&... rest) {
     constexpr bool is_differentiable = detail::is_differentiable_v<std::remove_cvref_t<decltype(first)>>;
     static_assert(is_differentiable,
                   "tessera: ts::grad and ts::value_and_grad need an argument with floating tensors; convert integers "
@@ -55593,7 +56612,7 @@ template <class F> constexpr auto value_and_grad(F f) {
     if constexpr (!is_called) {
       return std::tuple(gradient, gradient);
     } else {
-      const detail::Floating sources = detail::make_variables(gradient);
+      const detail::Floating sources = detail::make_variables(gradient, line);
       auto value = detail::settle(f(std::as_const(gradient), rest...));
       auto loss = [&] {
         if constexpr (detail::is_tuple_v<decltype(value)>)
@@ -55623,8 +56642,8 @@ template <class F> constexpr auto value_and_grad(F f) {
 
 /// The same for the arguments with these numbers, from 0 (argnums of JAX): `value_and_grad<0, 2>(f)(x, y, z)` returns
 /// (f(x, y, z), (gradient of x, gradient of z)), and `value_and_grad<1>` only the gradient of the second argument.
-template <int First, int... More, class F> constexpr auto value_and_grad(F f) {
-  return [f](const auto&... arguments) {
+template <int First, int... More, class F> constexpr auto value_and_grad(F f, Here at = Here::current()) {
+  return [f, at](const auto&... arguments) {
     constexpr int count = sizeof...(arguments);
     constexpr bool in_range = First >= 0 && First < count && ((More >= 0 && More < count) && ...);
     static_assert(in_range, "tessera: a number of ts::grad<...> and ts::value_and_grad<...> is that of an argument, "
@@ -55634,11 +56653,13 @@ template <int First, int... More, class F> constexpr auto value_and_grad(F f) {
       const auto chosen =
           std::tuple<decltype(detail::settle(std::get<First>(all))), decltype(detail::settle(std::get<More>(all)))...>(
               detail::settle(std::get<First>(all)), detail::settle(std::get<More>(all))...);
-      auto [value, gradients] = value_and_grad([&](const auto& own) {
-        return [&]<std::size_t... I>(std::index_sequence<I...>) {
-          return f(detail::chosen_argument<static_cast<int>(I), First, More...>(own, all)...);
-        }(std::make_index_sequence<sizeof...(arguments)>());
-      })(chosen);
+      auto [value, gradients] = value_and_grad(
+          [&](const auto& own) {
+            return [&]<std::size_t... I>(std::index_sequence<I...>) {
+              return f(detail::chosen_argument<static_cast<int>(I), First, More...>(own, all)...);
+            }(std::make_index_sequence<sizeof...(arguments)>());
+          },
+          at)(chosen);
       if constexpr (sizeof...(More) == 0)
         return std::tuple(value, std::get<0>(gradients));
       else
@@ -55652,18 +56673,18 @@ struct HasAux {};
 inline constexpr HasAux has_aux{};
 
 /// Inside a traced function: only the gradient.
-template <class F> constexpr auto grad(F f) {
-  return [f](const auto& first, const auto&... rest) { return std::get<1>(value_and_grad(f)(first, rest...)); };
+template <class F> constexpr auto grad(F f, Here at = Here::current()) {
+  return [f, at](const auto& first, const auto&... rest) { return std::get<1>(value_and_grad(f, at)(first, rest...)); };
 }
 /// The gradients of the arguments with these numbers: see value_and_grad.
-template <int First, int... More, class F> constexpr auto grad(F f) {
-  return [f](const auto&... arguments) { return std::get<1>(value_and_grad<First, More...>(f)(arguments...)); };
+template <int First, int... More, class F> constexpr auto grad(F f, Here at = Here::current()) {
+  return [f, at](const auto&... arguments) { return std::get<1>(value_and_grad<First, More...>(f, at)(arguments...)); };
 }
 /// (the gradient, the auxiliary result), or a tuple of the auxiliary results where f returns several after the loss:
 /// `grad(f, ts::has_aux)`, as jax.grad(f, has_aux=True).
-template <class F> constexpr auto grad(F f, HasAux) {
-  return [f](const auto& first, const auto&... rest) {
-    const auto [value, gradient] = value_and_grad(f)(first, rest...);
+template <class F> constexpr auto grad(F f, HasAux, Here at = Here::current()) {
+  return [f, at](const auto& first, const auto&... rest) {
+    const auto [value, gradient] = value_and_grad(f, at)(first, rest...);
     return std::apply(
         [&](const auto&, const auto&... aux) {
           if constexpr (sizeof...(aux) == 1)
@@ -55711,11 +56732,12 @@ struct CollectParameters {
   static constexpr const char* no_local_tensors =
       "[tree_map] local tensors: optimizers and tree_map take no tensors of the function of a shard_map; call them "
       "with the results of the shard_map";
-  Growable<Value> values;
+  Source line{};
+  Growable<Value> values{};
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (is_parameter_v<std::remove_const_t<Leaf>>) {
       const Value value = value_of(leaf);
-      if (value.module == nullptr) tessera::detail::fail_outside_of_trace("tree_map", "ts::optim::tree_map", {});
+      if (value.module == nullptr) tessera::detail::fail_outside_of_trace("tree_map", "ts::optim::tree_map", line);
       if (value.graph < 0) fail(errc::unsupported, no_local_tensors);
       values.push_back(value);
     } else if constexpr (LocalOperand<std::remove_const_t<Leaf>>) {
@@ -55743,8 +56765,8 @@ constexpr void require_traced(const char* function, const char* called, Source s
   (for_each_leaf(models, stored), ...);
   if (stored.found) tessera::detail::fail_outside_of_trace(function, called, source);
 }
-template <class Model> constexpr Growable<Value> parameters_of(const Model& model) {
-  CollectParameters collect;
+template <class Model> constexpr Growable<Value> parameters_of(const Model& model, Source line = {}) {
+  CollectParameters collect{line};
   for_each_leaf(model, collect);
   return collect.values;
 }
@@ -55892,8 +56914,9 @@ template <class F, class X, std::size_t... I> struct OutputCount<F, X, std::inde
 
 /// tree_map of models of one structure; f has `Count` results.
 template <class Count, class F, class First, class... Rest>
-constexpr auto mapped(F& f, const First& first, const Rest&... rest) {
-  const std::array<Growable<Value>, 1 + sizeof...(Rest)> inputs{parameters_of(first), parameters_of(rest)...};
+constexpr auto mapped(Source line, F& f, const First& first, const Rest&... rest) {
+  const std::array<Growable<Value>, 1 + sizeof...(Rest)> inputs{parameters_of(first, line),
+                                                                parameters_of(rest, line)...};
   for (const Growable<Value>& list : inputs)
     if (list.size() != inputs[0].size())
       fail(errc::structure, "[tree_map] structure: the models have different numbers of tensors");
@@ -55909,6 +56932,23 @@ constexpr auto mapped(F& f, const First& first, const Rest&... rest) {
   }
 }
 
+/// tree_map, with the line of errors.
+template <class F, class First, class... Rest>
+constexpr auto tree_map_at(Source line, F& f, const First& first, const Rest&... rest) {
+  using Count = OutputCount<F, first_parameter_t<First>, std::make_index_sequence<1 + sizeof...(Rest)>>;
+  constexpr bool is_one_structure = (have_equal_parameters<First, Rest>() && ...);
+  constexpr bool returns = !std::is_void_v<typename Count::result>;
+  static_assert(
+      is_one_structure,
+      "tessera: the models of tree_map must have equal structures: as many tensors, with the same element types "
+      "and ranks in the same order; the function may capture a tensor that is the same for all of them");
+  static_assert(returns, "tessera: the function of tree_map returns nothing; add a return statement");
+  if constexpr (is_one_structure && returns)
+    return mapped<Count>(line, f, first, rest...);
+  else
+    return first;
+}
+
 }  // namespace detail
 
 /// Inside a traced function: calls f on the corresponding floating-point tensors of several models of one structure,
@@ -55920,19 +56960,17 @@ constexpr auto mapped(F& f, const First& first, const Rest&... rest) {
 /// differ in structure. Communication: that of f.
 ///
 ///     auto moved = ts::optim::tree_map([](auto p, auto g) { return p - 0.1 * g; }, model, gradient);
-template <class F, class First, class... Rest> constexpr auto tree_map(F f, const First& first, const Rest&... rest) {
-  using Count = detail::OutputCount<F, detail::first_parameter_t<First>, std::make_index_sequence<1 + sizeof...(Rest)>>;
-  constexpr bool is_one_structure = (detail::have_equal_parameters<First, Rest>() && ...);
-  constexpr bool returns = !std::is_void_v<typename Count::result>;
-  static_assert(
-      is_one_structure,
-      "tessera: the models of tree_map must have equal structures: as many tensors, with the same element types "
-      "and ranks in the same order; the function may capture a tensor that is the same for all of them");
-  static_assert(returns, "tessera: the function of tree_map returns nothing; add a return statement");
-  if constexpr (is_one_structure && returns)
-    return detail::mapped<Count>(f, first, rest...);
-  else
-    return first;
+template <class F, class First> constexpr auto tree_map(F f, const First& first, Here at = Here::current()) {
+  return detail::tree_map_at(Source::from(at), f, first);
+}
+template <class F, class First, class Second>
+constexpr auto tree_map(F f, const First& first, const Second& second, Here at = Here::current()) {
+  return detail::tree_map_at(Source::from(at), f, first, second);
+}
+template <class F, class First, class... Rest>
+  requires(sizeof...(Rest) > 1)
+constexpr auto tree_map(F f, const First& first, const Rest&... rest) {
+  return detail::tree_map_at({}, f, first, rest...);
 }
 
 }  // namespace tessera::optim
@@ -57076,8 +58114,8 @@ struct OnlyStep {
       const Graph& own = made.module->graph(graph);
       const Node type = build::stacked_type(own[own.outputs[static_cast<std::size_t>(next)]]);
       const Value all = build::project(made, next++, type);
-      leaf = Leaf(
-          build::drop_singletons(build::slice(all, 0, made.integer(0, DType::i64), made.integer(1, DType::i64)), 1u));
+      replace_leaf(leaf, build::drop_singletons(
+                             build::slice(all, 0, made.integer(0, DType::i64), made.integer(1, DType::i64)), 1u));
     }
   }
   constexpr void enter_stack(const auto&) {}
@@ -57086,10 +58124,10 @@ struct OnlyStep {
 };
 
 /// Runs a branch if `runs` is 1; its results are zeros if it is 0.
-template <class Branch> constexpr auto run_branch(const Value& runs, const Branch& branch) {
+template <class Like, class Branch> constexpr auto run_branch(const Value& runs, const Branch& branch) {
   BodyTrace body(*runs.module, {.scan = true});
   const Value inside{runs.module, runs.module->current, -1, runs.source};
-  auto result = as_carry(inside, branch());
+  auto result = as_carry<Like>(inside, branch());
   GiveLeaves give{body, false};
   for_each_leaf(std::as_const(result), give);
   const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
@@ -57097,50 +58135,90 @@ template <class Branch> constexpr auto run_branch(const Value& runs, const Branc
   for_each_leaf(result, only);
   return result;
 }
-/// Runs a branch if `runs` is 1; if it is 0, the results are those of another branch.
-template <class Branch, class Other>
-constexpr Other run_branch_or(const Value& runs, const Branch& branch, const Other& other) {
-  BodyTrace body(*runs.module, {.scan = true});
-  const Value inside{runs.module, runs.module->current, -1, runs.source};
-  Other carried = other;
-  BindLeaves bind{body, BindLeaves::Kind::carried};
-  for_each_leaf(carried, bind);
-  const Other result = as_carry(inside, branch());
-  GiveLeaves give{body, true};
-  for_each_leaf(result, give);
-  const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
-  Other last = other;
-  ProjectLeaves project{made, body};
-  for_each_leaf(last, project);
-  return last;
+/// f(carry) if `runs` is 1, else the carry.
+template <class Like, class Carry, class F> constexpr Carry run_if(const Value& runs, const F& f, const Carry& carry) {
+  Carry init = carry;
+  const auto step = [&](const Value& inside, const Carry& carried, BodyTrace&) {
+    return std::pair(widened<Carry>(as_carry<Like>(inside, f(carried))), std::tuple());
+  };
+  return trace_carry<Like>(runs, {.scan = true}, init, step, [&](BodyTrace& body, const Value&, const auto&) {
+    const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
+    Carry last = init;
+    ProjectLeaves project{made, body};
+    for_each_leaf(last, project);
+    return last;
+  });
+}
+
+/// The value of a condition or an index, which is the same on all devices.
+template <class X> constexpr Value lower_shared(const Value& context, const X& x) {
+  if constexpr (LocalOperand<X>)
+    return x.shared().at(context.source);
+  else
+    return lower(context, x);
+}
+/// On each device of a shard_map `yes` where the condition holds, else `no`.
+template <class Condition> struct SelectLeaves {
+  const Condition& condition;
+  const Growable<Value>& no;
+  std::size_t next = 0;
+  template <class Leaf> constexpr void leaf(Leaf& yes) {
+    if constexpr (TensorOperand<Leaf>) {
+      const auto own = as_local<Condition>(yes);
+      using Own = std::remove_const_t<decltype(own)>;
+      yes = Leaf(as_sym(call<SelectTag>(own.value.source, condition, own, Own(no[next++]))));
+    }
+  }
+  constexpr void enter_stack(const auto&) {
+    condition.value.refuse(errc::unsupported,
+                           "[cond] Stack: a condition that differs between the devices of a shard_map selects no "
+                           "Stacks; make it equal on all devices with ts::pmax or ts::psum");
+  }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+struct ListLeaves {
+  Growable<Value> values{};
+  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) values.push_back(here(turned(value_behind(leaf))));
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+template <class Result, LocalOperand Condition>
+constexpr Result selected(const Condition& condition, const Result& yes, const Result& no) {
+  ListLeaves list;
+  for_each_leaf(no, list);
+  Result made = yes;
+  SelectLeaves<Condition> select{condition, list.values};
+  for_each_leaf(made, select);
+  return made;
 }
 
 /// f(carry) where the condition holds, else the carry. It may hold Stacks.
 template <class Condition, class F, class Carry>
 constexpr Carry run_where(const Condition& condition, const F& f, const Carry& carry, Source source) {
+  using Like = local_in_t<Condition, Carry>;
   Value context = trace_in(carry);
   if (context.module == nullptr) context = trace_in(condition);  // a carry without tensors
   context = context.at(source);
-  const Value runs = build::cast(lower(context, condition), DType::i32);
-  BodyTrace body(*runs.module, {.scan = true});
-  const Value inside{runs.module, runs.module->current, -1, runs.source};
-  Carry carried = carry;
-  BindLeaves bind{body, BindLeaves::Kind::carried};
-  for_each_leaf(carried, bind);
-  const Carry result = as_carry(inside, f(std::as_const(carried)));
-  GiveLeaves give{body, true};
-  for_each_leaf(result, give);
-  const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
-  Carry last = carry;
-  ProjectLeaves project{made, body};
-  for_each_leaf(last, project);
-  return last;
+  if constexpr (LocalOperand<Condition>)
+    if (condition.differing() != 0) {  // the loop goes on until the condition holds on no device
+      const auto holds = call<CastTag<bool>>(source, condition);
+      const auto own = [&](const Carry& carried) {
+        const Value inside{context.module, context.module->current, -1, source};
+        return selected(holds, widened<Carry>(as_carry<Like>(inside, f(carried))), carried);
+      };
+      return run_if<Like>(condition.on_any_device().at(source), own, carry);
+    }
+  return run_if<Like>(build::cast(lower_shared(context, condition), DType::i32), f, carry);
 }
 
 /// A rank-0 tensor, a Scalar or a Dim.
 template <class X> constexpr bool is_number() {
   if constexpr (TensorOperand<X>)
-    return X::rank == 0 && !LocalOperand<X>;
+    return X::rank == 0;
   else
     return std::is_same_v<X, Scalar> || std::is_same_v<X, Dim>;
 }
@@ -57149,19 +58227,24 @@ template <class Result> inline constexpr bool is_branch_result_v = !holds_number
 
 /// A step of a ts::while_loop.
 template <class Pred, class Body, class Carry>
-constexpr Carry run_while(const Pred& pred, const Body& body, const Carry& carry, Source source) {
+constexpr auto run_while(const Pred& pred, const Body& body, const Carry& carry, Source source) {
+  using Like = local_in_t<Pred, Carry>;
   constexpr bool is_scalar = is_number<Pred>();
   static_assert(is_scalar, "tessera: the condition of ts::while_loop returns a rank-0 tensor, a Scalar or a Dim; of a "
                            "tensor with dims write whether ts::any<0>(x) or ts::all<0>(x) holds");
   using Result = returned_t<requires(const Carry& carried) { body(carried); }, Body, const Carry>;
   constexpr bool sound = !std::is_same_v<Result, NoResult>;  // else the compiler has reported an error in the body
-  constexpr bool same = sound && std::is_same_v<carry_t<Result>, Carry>;
+  using Returned = carry_t<Result, Like>;
+  constexpr bool same = sound && join_v<Carry, Returned>;
   if constexpr (sound && !same) {
-    using Difference = CarryDifference<Carry, carry_t<Result>>;
+    using Difference = CarryDifference<Carry, Returned>;
     check_carry<Difference::item, typename Difference::of_init, typename Difference::of_step>();
   }
-  if constexpr (is_scalar && same)
+  using Wider = varying_also_t<joined_t<Carry, Returned>, Pred>;
+  if constexpr (is_scalar && same && std::is_same_v<Wider, Carry>)
     return run_where(pred, body, carry, source);
+  else if constexpr (is_scalar && same)
+    return widened<Wider>(carry);  // the scan then calls this with a carry that varies along these axes
   else
     return carry;  // an error has been reported
 }
@@ -57172,10 +58255,13 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
   static_assert(is_scalar,
                 "tessera: the condition of ts::cond is a rank-0 tensor, a Scalar or a Dim; for a choice of each "
                 "element, ts::select");
-  using Result = carry_t<returned_t<requires { yes(); }, Yes>>;
-  using Other = carry_t<returned_t<requires { no(); }, No>>;
+  using YesResult = returned_t<requires { yes(); }, Yes>;
+  using NoResults = returned_t<requires { no(); }, No>;
+  using Like = local_in_t<Pred, YesResult, NoResults>;
+  using Result = carry_t<YesResult, Like>;
+  using Other = carry_t<NoResults, Like>;
   constexpr bool sound = !std::is_same_v<Result, NoResult> && !std::is_same_v<Other, NoResult>;
-  constexpr bool same = !sound || std::is_same_v<Result, Other>;
+  constexpr bool same = !sound || join_v<Result, Other>;
   static_assert(same,
                 "tessera: the branches of ts::cond return different types; they return tensors of the same element "
                 "types and ranks, in the same structure");
@@ -57187,14 +58273,21 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
   if constexpr (!sound) {
     return NoResult();  // the compiler has reported an error in a branch
   } else if constexpr (is_scalar && same && is_flat) {
-    Value context = trace_of(pred);
+    using Both = varying_also_t<joined_t<Result, Other>, Pred>;
+    Value context = turned(trace_of(pred));
     if (context.module == nullptr)
       fail(errc::unsupported, "[cond] outside of a trace: it is for values inside a traced function");
     context = context.at(source);
-    const Value holds = build::cast(lower(context, pred), DType::bool_);
+    if constexpr (LocalOperand<Pred>)
+      if (pred.differing() != 0) {
+        const Both made = widened<Both>(as_carry<Like>(context, yes()));
+        return selected(call<CastTag<bool>>(source, pred), made, widened<Both>(as_carry<Like>(context, no())));
+      }
+    const Value holds = build::cast(lower_shared(context, pred), DType::bool_);
     const Value runs = build::cast(holds, DType::i32);
-    const auto made = run_branch(runs, yes);
-    return run_branch_or(runs.integer(1, DType::i32) - runs, no, made);
+    const Both made = widened<Both>(run_branch<Like>(runs, yes));
+    return run_if<Like>(
+        runs.integer(1, DType::i32) - runs, [&](const auto&) { return no(); }, made);
   } else {
     return yes();
   }
@@ -57210,7 +58303,8 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
 ///                             [&](const auto& v) { return layers(v); }, x);
 ///
 /// In a ts::vmap where `pred` differs between examples, both branches run for all examples, which select, as in JAX; a
-/// branch that no example takes does not run.
+/// branch that no example takes does not run. In a ts::shard_map where it differs between devices, all devices run both
+/// branches and select: so collectives in them are safe.
 /// Gradient: that of the branch that ran. Communication: that of the branch that runs; a plan counts both branches.
 /// Errors: shape_mismatch for branches that return different shapes.
 template <class Pred, class Yes, class No>
@@ -57234,7 +58328,9 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, const First&
 template <class Index, class First, class... Branches, class... Operands>
 constexpr auto switch_case(const Index& index, const std::tuple<First, Branches...>& branches,
                            const Operands&... operands) {
-  using Result = detail::carry_t<std::remove_cvref_t<decltype(std::get<0>(branches)(operands...))>>;
+  using Like = detail::local_in_t<Index, std::remove_cvref_t<std::invoke_result_t<First, const Operands&...>>,
+                                  std::remove_cvref_t<std::invoke_result_t<Branches, const Operands&...>>...>;
+  using Result = detail::carry_t<std::remove_cvref_t<std::invoke_result_t<First, const Operands&...>>, Like>;
   constexpr bool is_index = [] {
     if constexpr (TensorOperand<Index>)
       return detail::is_number<Index>() && !is_floating_v<typename Index::element>;
@@ -57243,8 +58339,8 @@ constexpr auto switch_case(const Index& index, const std::tuple<First, Branches.
   }();
   static_assert(is_index, "tessera: the index of ts::switch_case is a rank-0 tensor of integers, a Scalar or a Dim");
   constexpr bool same =
-      (std::is_same_v<Result,
-                      detail::carry_t<std::remove_cvref_t<std::invoke_result_t<Branches, const Operands&...>>>> &&
+      (detail::join_v<Result,
+                      detail::carry_t<std::remove_cvref_t<std::invoke_result_t<Branches, const Operands&...>>, Like>> &&
        ...);
   static_assert(same,
                 "tessera: the branches of ts::switch_case return different types; they return tensors of the same "
@@ -57253,20 +58349,38 @@ constexpr auto switch_case(const Index& index, const std::tuple<First, Branches.
       detail::is_branch_result_v<Result>,
       "tessera: the branches of ts::switch_case return tensors, or a tuple, plain struct or ts::Stack of tensors, "
       "without Dims and Scalars, which a branch can't change");
+  using All = detail::varying_also_t<
+      detail::JoinedAll<
+          Result, detail::carry_t<std::remove_cvref_t<std::invoke_result_t<Branches, const Operands&...>>, Like>...>,
+      Index>;
   const Value context = detail::trace_in(index);
   if (context.module == nullptr)
     fail(errc::unsupported, "[switch_case] outside of a trace: it is for values inside a traced function");
-  const Value given = build::cast(lower(context, index), DType::i32);
   constexpr auto last = static_cast<int>(sizeof...(Branches));
-  const Value chosen = build::apply<ops::MinimumOp>(build::apply<ops::MaximumOp>(given, given.integer(0, DType::i32)),
-                                                    given.integer(last, DType::i32));
-  const auto runs = [&](int branch) {
-    return build::cast(build::equal(chosen, chosen.integer(branch, DType::i32)), DType::i32);
+  const auto is_chosen = [&](const Value& given, int branch) {
+    const Value chosen = build::apply<ops::MinimumOp>(build::apply<ops::MaximumOp>(given, given.integer(0, DType::i32)),
+                                                      given.integer(last, DType::i32));
+    return build::equal(chosen, chosen.integer(branch, DType::i32));
   };
-  auto made = detail::run_branch(runs(0), [&] { return std::get<0>(branches)(operands...); });
+  if constexpr (LocalOperand<Index>)
+    if (index.differing() != 0) {
+      const Value given = build::cast(lower(context, index), DType::i32);
+      All made = detail::widened<All>(detail::as_carry<Like>(context, std::get<0>(branches)(operands...)));
+      [&]<std::size_t... I>(std::index_sequence<I...>) {
+        ((made = detail::selected(
+              typename Index::template with<bool, 0, Index::varying>(is_chosen(given, static_cast<int>(I) + 1)),
+              detail::widened<All>(detail::as_carry<Like>(context, std::get<I + 1>(branches)(operands...))), made)),
+         ...);
+      }(std::index_sequence_for<Branches...>{});
+      return made;
+    }
+  const Value given = build::cast(detail::lower_shared(context, index), DType::i32);
+  const auto runs = [&](int branch) { return build::cast(is_chosen(given, branch), DType::i32); };
+  All made =
+      detail::widened<All>(detail::run_branch<Like>(runs(0), [&] { return std::get<0>(branches)(operands...); }));
   [&]<std::size_t... I>(std::index_sequence<I...>) {
-    ((made = detail::run_branch_or(
-          runs(static_cast<int>(I) + 1), [&] { return std::get<I + 1>(branches)(operands...); }, made)),
+    ((made = detail::run_if<Like>(
+          runs(static_cast<int>(I) + 1), [&](const auto&) { return std::get<I + 1>(branches)(operands...); }, made)),
      ...);
   }(std::index_sequence_for<Branches...>{});
   return made;
@@ -57279,8 +58393,9 @@ constexpr auto switch_case(const Index& index, const std::tuple<First, Branches.
 ///     const auto end = ts::while_loop([](const auto& s) { return ts::not_equal(std::get<0>(s), end_token); },
 ///                                     [&](const auto& s) { ... }, std::tuple(token, 0, caches), 100);
 ///
-/// Steps after the last one cost a test each. In a ts::vmap it runs until the condition holds for no example. Otherwise
-/// as in ts::scan and ts::cond.
+/// Steps after the last one cost a test each. In a ts::vmap it runs until the condition holds for no example, and in a
+/// ts::shard_map where it differs between devices until it holds on none of them, which is an all_reduce of 4 bytes in
+/// each step. Otherwise as in ts::scan and ts::cond.
 template <class Condition, class Body, class Init, SizeOperand Most>
 constexpr auto while_loop(const Condition& condition, const Body& body, const Init& init, const Most& most,
                           Here at = Here::current()) {
@@ -60089,7 +61204,7 @@ constexpr T elements_where(const Flags& flags, const T& yes, const T& no, Here a
   if constexpr (TensorOperand<T>) {
     constexpr int dim = checked_dim<D, T::rank>();
     const Value own = build::insert_singletons(here(flags.value), ((1u << T::rank) - 1) & ~(1u << dim), T::rank);
-    return T(as_sym(select(Sym<bool, T::rank>(own), yes, no, at)).value);
+    return T(as_sym(select(tensor_beside_t<local_in_t<T>, bool, T::rank>(own), yes, no, at)).value);
   } else if constexpr (is_array_v<T>) {
     T made = no;
     for (std::size_t i = 0; i < no.size(); ++i) made[i] = elements_where<D>(flags, yes[i], no[i], at);
@@ -60106,7 +61221,8 @@ constexpr T elements_where(const Flags& flags, const T& yes, const T& no, Here a
 template <int D, class F, class Elements>
 constexpr auto associative_scan(const F& f, const Elements& elements, const Value& direction, Here at) {
   const Value context = direction;
-  const auto x = as_carry(context, elements);
+  using Like = local_in_t<Elements>;
+  const auto x = as_carry<Like>(context, elements);
   using X = std::remove_const_t<decltype(x)>;
   constexpr bool is_tensors = is_tensors_v<X>;
   static_assert(is_tensors,
@@ -60117,24 +61233,26 @@ constexpr auto associative_scan(const F& f, const Elements& elements, const Valu
   } else {
     const Dim count = extent<D>(first_tensor(x), at);
     const Dim steps(log2_rounded_up(as_size(lower(context, count))));
-    const auto positions = counted_to<std::int32_t>(context, count);
-    const Sym<std::int32_t, 0> last(build::cast(lower(context, count - 1), DType::i32));
+    const tensor_beside_t<Like, std::int32_t, 1> positions(counted_to<std::int32_t>(context, count).value);
+    const tensor_beside_t<Like, std::int32_t, 0> last(build::cast(lower(context, count - 1), DType::i32));
     const auto step = [&](const auto&, const auto& carry) {
       const auto& [so_far, distance] = carry;
       const auto wanted = as_sym(call<SubTag>(Source::from(at), positions, distance));
       const auto other = minimum(maximum(wanted, 0, at), last, at);
       const auto has_other = tessera::equal(wanted, other, at);
-      const auto combined = as_carry(context, f(elements_at<D>(so_far, other, at), so_far));
-      constexpr bool is_alike = std::is_same_v<std::remove_const_t<decltype(combined)>, X>;
+      const auto combined = as_carry<Like>(context, f(elements_at<D>(so_far, other, at), so_far));
+      using SoFar = std::remove_cvref_t<decltype(so_far)>;
+      using Both = joined_t<SoFar, std::remove_const_t<decltype(combined)>>;
+      constexpr bool is_alike = join_v<SoFar, std::remove_const_t<decltype(combined)>>;
       static_assert(is_alike, "tessera: the function of ts::associative_scan returns tensors of the element types, "
                               "ranks and structure of its arguments; convert element types with ts::cast");
       if constexpr (is_alike)
-        return std::pair(elements_where<D>(has_other, combined, so_far, at),
+        return std::pair(elements_where<D>(has_other, widened<Both>(combined), widened<Both>(so_far), at),
                          call<AddTag>(Source::from(at), distance, distance));
       else
         return carry;
     };
-    return fori_loop(0, steps, step, std::pair(x, Sym<std::int32_t, 0>(direction)), at).first;
+    return fori_loop(0, steps, step, std::pair(x, tensor_beside_t<Like, std::int32_t, 0>(direction)), at).first;
   }
 }
 
@@ -61165,6 +62283,23 @@ template <class Arguments, class Result> class Linearized {
   RecordedFunction pulled_;  ///< the gradients of the arguments, as functions of cotangents of the results
 };
 
+template <class F, class... Primals> constexpr auto vjp_at(Source line, const F& f, const Primals&... primals) {
+  const auto arguments = std::tuple<decltype(settle(primals))...>(settle(primals)...);
+  const Value context = trace_of_derivative("vjp", arguments, line);
+  auto recorded = record(f, arguments, context.source);
+  auto y = recorded.result;
+  using Made = Pullback<std::remove_const_t<decltype(arguments)>, decltype(y)>;
+  return std::tuple(std::move(y), Made{std::move(recorded)});
+}
+template <class F, class... Primals> constexpr auto linearize_at(Source line, const F& f, const Primals&... primals) {
+  const auto arguments = std::tuple<decltype(settle(primals))...>(settle(primals)...);
+  const Value context = trace_of_derivative("linearize", arguments, line);
+  auto recorded = record(f, arguments, context.source);
+  auto y = recorded.result;
+  Linearized made(std::move(recorded));
+  return std::tuple(std::move(y), std::move(made));
+}
+
 }  // namespace detail
 
 /// Inside a traced function: `auto [y, pullback] = ts::vjp(f, x, ...)`, as jax.vjp. y is f(x, ...); pullback(cotangent)
@@ -61174,25 +62309,32 @@ template <class Arguments, class Result> class Linearized {
 ///
 /// Arguments and y are tensors or structures of tensors. Integer tensors, Dims and Scalars have no gradient and are
 /// copied. Errors: structure for a cotangent unlike y.
-template <class F, class... Primals> constexpr auto vjp(const F& f, const Primals&... primals) {
-  const auto arguments = std::tuple<decltype(detail::settle(primals))...>(detail::settle(primals)...);
-  const Value context = detail::trace_of_derivative("vjp", arguments);
-  auto recorded = detail::record(f, arguments, context.source);
-  auto y = recorded.result;
-  using Made = detail::Pullback<std::remove_const_t<decltype(arguments)>, decltype(y)>;
-  return std::tuple(std::move(y), Made{std::move(recorded)});
+template <class F, class X> constexpr auto vjp(const F& f, const X& x, Here at = Here::current()) {
+  return detail::vjp_at(Source::from(at), f, x);
+}
+template <class F, class X, class Y> constexpr auto vjp(const F& f, const X& x, const Y& y, Here at = Here::current()) {
+  return detail::vjp_at(Source::from(at), f, x, y);
+}
+template <class F, class... Primals>
+  requires(sizeof...(Primals) > 2)
+constexpr auto vjp(const F& f, const Primals&... primals) {
+  return detail::vjp_at({}, f, primals...);
 }
 
 /// Inside a traced function: `auto [y, f_jvp] = ts::linearize(f, x, ...)`, as jax.linearize. f_jvp(tangent, ...) is the
 /// product of the Jacobian of f with tangents of its arguments, in the structure of y. Nothing but what the product
 /// needs is computed. Errors: structure for tangents unlike the arguments.
-template <class F, class... Primals> constexpr auto linearize(const F& f, const Primals&... primals) {
-  const auto arguments = std::tuple<decltype(detail::settle(primals))...>(detail::settle(primals)...);
-  const Value context = detail::trace_of_derivative("linearize", arguments);
-  auto recorded = detail::record(f, arguments, context.source);
-  auto y = recorded.result;
-  detail::Linearized made(std::move(recorded));
-  return std::tuple(std::move(y), std::move(made));
+template <class F, class X> constexpr auto linearize(const F& f, const X& x, Here at = Here::current()) {
+  return detail::linearize_at(Source::from(at), f, x);
+}
+template <class F, class X, class Y>
+constexpr auto linearize(const F& f, const X& x, const Y& y, Here at = Here::current()) {
+  return detail::linearize_at(Source::from(at), f, x, y);
+}
+template <class F, class... Primals>
+  requires(sizeof...(Primals) > 2)
+constexpr auto linearize(const F& f, const Primals&... primals) {
+  return detail::linearize_at({}, f, primals...);
 }
 
 /// Inside a traced function: (f(x), the product of f's Jacobian with the tangent v), as jax.jvp. For a function of
@@ -61211,7 +62353,7 @@ template <class F, class Primals, class Direction>
 constexpr auto hvp(const F& f, const Primals& primals, const Direction& direction, Here at = Here::current()) {
   const auto arguments = detail::as_arguments(primals);
   const auto gradient = [&]<class... Own>(const Own&... own) {
-    return grad([&](const auto& all) { return detail::applied(f, all); })(std::tuple<Own...>(own...));
+    return grad([&](const auto& all) { return detail::applied(f, all); }, at)(std::tuple<Own...>(own...));
   };
   const Value context = detail::trace_of_derivative("hvp", arguments, Source::from(at));
   const auto recorded = detail::record(gradient, arguments, context.source);
@@ -61377,6 +62519,7 @@ template <int Count> constexpr Value grid_index(Value x, int k) {
 }
 
 struct CartesianTag {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class... Rest> struct result : Typed<typename X::type, 2> {
     using Checks = decltype([] {
       static_assert(X::rank == 1 && ((Rest::rank == 1) && ...), "tessera: cartesian_prod takes vectors");
@@ -61388,7 +62531,7 @@ struct CartesianTag {
     constexpr int count = sizeof...(vectors);
     const Value all[] = {vectors.at(context.source)...};
     if (((vectors.rank() != 1) || ...))
-      context.refuse(errc::unsupported, "[cartesian_prod] leading dims: use it outside of a shard_map");
+      context.refuse(errc::unsupported, "[cartesian_prod] field of all layers of a Stack: use it inside the block");
     Value grid = grid_index<count>(all[0], 0);
     for (int k = 1; k < count; ++k) grid = grid + grid_index<count>(all[k], k);
     return [&]<int... K>(std::integer_sequence<int, K...>) {
@@ -61403,6 +62546,7 @@ struct CartesianTag {
 };
 
 template <int Count, bool Repeated> struct CombinationsTag {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X> struct result : Typed<typename X::type, 2> {
     using Checks = decltype([] {
       static_assert(X::rank == 1, "tessera: combinations takes a vector");
@@ -61411,7 +62555,8 @@ template <int Count, bool Repeated> struct CombinationsTag {
   };
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
-    if (x.rank() != 1) context.refuse(errc::unsupported, "[combinations] leading dims: use it outside of a shard_map");
+    if (x.rank() != 1)
+      context.refuse(errc::unsupported, "[combinations] field of all layers of a Stack: use it inside the block");
     const Value n = build::extent(x, 0), one = x.number(1, DType::i64);
     Value taken{}, size = one;
     for (int k = 0; k < Count; ++k) {
@@ -61988,7 +63133,10 @@ constexpr Value in_one_block(const Value& layers) {
 
 /// A tensor of a layer, in all layers; with Nested, a tensor of a Stack in a layer.
 template <bool Nested = false, class Leaf> constexpr auto of_all_layers(const Leaf& leaf, Source source) {
-  const Value outer = value_behind(leaf);
+  const Value outer = turned(value_behind(leaf));
+  if (outer.module != nullptr && has_device_dims(leaf))
+    outer.at(source).refuse(errc::unsupported,
+                            "[stack] field of all layers in the function of a shard_map: scan over the Stack");
   if (outer.module == nullptr)
     fail(errc::unsupported, "[stack] outside of a traced function: stored layers are tensors of their own", source);
   constexpr int rank = Leaf::rank + (Nested ? 2 : 1);
@@ -62744,6 +63892,27 @@ constexpr void name_axis(BodyTrace& body, const Value& inside, const Name& axis)
   module.open.back().index_of_example = index.id;
 }
 
+/// The arguments of a graph that computes one example, as they are for all examples; `body` has traced it and has
+/// ended.
+constexpr Growable<Batched> batched_arguments(const BodyTrace& body, const Value& around) {
+  Growable<Batched> arguments;
+  Value first{};
+  for (std::size_t i = 0; i < body.operands().size(); ++i) {
+    Value outer = around.with(body.operands()[i]);
+    const bool is_slice = body.is_slice(static_cast<int>(i));
+    if (is_slice) outer = in_one_block(outer);
+    // Along a dim of static extent 1 there is one example, which broadcasts.
+    const bool differs = is_slice && !outer.is_singleton(0);
+    if (differs && first.module == nullptr)
+      first = outer;
+    else if (differs)
+      build::same_extents(first, 0, outer, 0, 1, build::ExtentsOf::examples);
+    if (is_slice && !differs) outer = build::drop_singletons(outer, 1);
+    arguments.push_back({outer.id, static_cast<std::int8_t>(differs ? 0 : -1)});
+  }
+  return arguments;
+}
+
 /// Traces f of one example, and makes its operations for all examples. The results have a leading dim of examples.
 template <class F, class Xs>
 constexpr auto map_batched(const F& f, const Xs& xs, Source source, const Name* axis = nullptr) {
@@ -62763,21 +63932,7 @@ constexpr auto map_batched(const F& f, const Xs& xs, Source source, const Name* 
   for_each_leaf(y, give);
   const OpenBody one = body.end();
   const Value around{&module, one.around, -1, source};
-  Growable<Batched> arguments;
-  Value first{};
-  for (std::size_t i = 0; i < body.operands().size(); ++i) {
-    Value outer = around.with(body.operands()[i]);
-    const bool is_slice = body.is_slice(static_cast<int>(i));
-    if (is_slice) outer = in_one_block(outer);
-    // Along a dim of static extent 1 there is one example, which broadcasts.
-    const bool differs = is_slice && !outer.is_singleton(0);
-    if (differs && first.module == nullptr)
-      first = outer.at(source);
-    else if (differs)
-      build::same_extents(first, 0, outer, 0, 1, build::ExtentsOf::examples);
-    if (is_slice && !differs) outer = build::drop_singletons(outer, 1);
-    arguments.push_back({outer.id, static_cast<std::int8_t>(differs ? 0 : -1)});
-  }
+  const Growable<Batched> arguments = batched_arguments(body, around);
   BatchGraph all(module, one.graph, one.around, arguments);
   int next = 0;
   const auto take = [&](Storage) { return around.with(all.output(next++, true).id); };
@@ -63049,8 +64204,8 @@ template <class X, class Y> constexpr bool has_jacobian() {
 ///
 /// Errors: shape_mismatch, structure as ts::vjp; y and x together have at most 8 dims. Communication: that of the
 /// operations, for all elements at once.
-template <class F> constexpr auto jacrev(const F& f) {
-  return [f](const auto& first, const auto&... rest) {
+template <class F> constexpr auto jacrev(const F& f, Here at = Here::current()) {
+  return [f, line = Source::from(at)](const auto& first, const auto&... rest) {
     const auto x = detail::settle(first);
     const auto called = [&](const auto& own) { return detail::settle(f(own, rest...)); };
     using X = std::remove_cvref_t<decltype(x)>;
@@ -63062,7 +64217,7 @@ template <class F> constexpr auto jacrev(const F& f) {
       return x;
     } else {
       using Results = detail::floating_tree_t<Y>;
-      const auto recorded = vjp(called, x);
+      const auto recorded = detail::vjp_at(line, called, x);
       const auto& y = std::get<0>(recorded);
       const auto pulled = [&](const Value& element) {
         auto cotangent = y;
@@ -63089,14 +64244,14 @@ template <class F> constexpr auto jacrev(const F& f) {
 }
 /// By the arguments with these numbers, from 0 (argnums of JAX): `jacrev<1>(f)(x, w)` by w, `jacrev<0, 1>(f)(x, w)` by
 /// the tuple of both.
-template <int First, int... More, class F> constexpr auto jacrev(const F& f) {
-  return detail::of_chosen_arguments<First, More...>([](const auto& own) { return jacrev(own); }, f);
+template <int First, int... More, class F> constexpr auto jacrev(const F& f, Here at = Here::current()) {
+  return detail::of_chosen_arguments<First, More...>([at](const auto& own) { return jacrev(own, at); }, f);
 }
 
 /// The same Jacobian as jax.jacfwd: one product with tangents of all elements of x at once, by ts::vmap; for an x of
 /// few elements.
-template <class F> constexpr auto jacfwd(const F& f) {
-  return [f](const auto& first, const auto&... rest) {
+template <class F> constexpr auto jacfwd(const F& f, Here at = Here::current()) {
+  return [f, line = Source::from(at)](const auto& first, const auto&... rest) {
     const auto x = detail::settle(first);
     const auto called = [&](const auto& own) { return detail::settle(f(own, rest...)); };
     using X = std::remove_cvref_t<decltype(x)>;
@@ -63108,7 +64263,7 @@ template <class F> constexpr auto jacfwd(const F& f) {
       return x;
     } else {
       using Arguments = detail::floating_tree_t<X>;
-      const auto linear = linearize(called, x);
+      const auto linear = detail::linearize_at(line, called, x);
       const auto pushed = [&](const Value& element) {
         auto tangent = x;
         detail::set_one_at(tangent, element);
@@ -63138,19 +64293,19 @@ template <class F> constexpr auto jacfwd(const F& f) {
   };
 }
 /// By the arguments with these numbers: see jacrev.
-template <int First, int... More, class F> constexpr auto jacfwd(const F& f) {
-  return detail::of_chosen_arguments<First, More...>([](const auto& own) { return jacfwd(own); }, f);
+template <int First, int... More, class F> constexpr auto jacfwd(const F& f, Here at = Here::current()) {
+  return detail::of_chosen_arguments<First, More...>([at](const auto& own) { return jacfwd(own, at); }, f);
 }
 
 /// The Hessian of a scalar function of x, the Jacobian of its gradient, as jax.hessian: of a vector a matrix; for an x
 /// of few elements. Of a structure x it has for each tensor of x a structure like x. Of a function with another result
 /// than a scalar, the Hessian of each element, as in JAX.
-template <class F> constexpr auto hessian(const F& f) {
-  return jacrev([f](const auto& x, const auto&... rest) { return jacrev(f)(x, rest...); });
+template <class F> constexpr auto hessian(const F& f, Here at = Here::current()) {
+  return jacrev([f, at](const auto& x, const auto&... rest) { return jacrev(f, at)(x, rest...); }, at);
 }
 /// By the arguments with these numbers: see jacrev.
-template <int First, int... More, class F> constexpr auto hessian(const F& f) {
-  return detail::of_chosen_arguments<First, More...>([](const auto& own) { return hessian(own); }, f);
+template <int First, int... More, class F> constexpr auto hessian(const F& f, Here at = Here::current()) {
+  return detail::of_chosen_arguments<First, More...>([at](const auto& own) { return hessian(own, at); }, f);
 }
 
 }  // namespace tessera
@@ -64384,8 +65539,8 @@ constexpr auto poisson(const Rate& rate, const Key& key, Here at = Here::current
   static_assert(detail::draws_v<Typed<typename Rate::element, Rate::rank>>,
                 "tessera: random numbers are drawn for float, double, bf16 and f16 tensors");
   if (trace_of(rate).module == nullptr)
-    fail(errc::unsupported,
-         "[poisson] outside of a traced function: call ts::poisson inside a function of ts::compile");
+    fail(errc::unsupported, "[poisson] outside of a traced function: call ts::poisson inside a function of ts::compile",
+         Source::from(at));
   const detail::LayerCall call(at, rate);
   const detail::FunctionCall named("poisson", rate);
   const auto wide = detail::as_sym(cast<double>(stop_gradient(rate, at), at));
@@ -64474,7 +65629,8 @@ constexpr auto binomial(const Count& count, const P& probability, const Key& key
                 "tessera: random numbers are drawn for float, double, bf16 and f16 tensors");
   if (trace_of(probability).module == nullptr)
     fail(errc::unsupported,
-         "[binomial] outside of a traced function: call ts::binomial inside a function of ts::compile");
+         "[binomial] outside of a traced function: call ts::binomial inside a function of ts::compile",
+         Source::from(at));
   const detail::LayerCall call(at, probability);
   const detail::FunctionCall named("binomial", probability);
   const auto given = detail::as_sym(cast<double>(stop_gradient(probability, at), at));
@@ -65839,7 +66995,7 @@ enum class Side : std::uint8_t { left, right };
 namespace detail {
 
 template <Side Where> struct SearchSortedTag {
-  static constexpr auto leading_dims = ops::LeadingDims::table;
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class Sorted, class X> struct result : Typed<std::int32_t, X::rank> {
     using Checks = decltype([] {
       static_assert(Sorted::rank == 1, "tessera: searchsorted searches in a vector");
@@ -65901,6 +67057,7 @@ enum class UniquePart : std::uint8_t { values, counts, inverse, count };
 
 /// Elements in order form runs of equal ones: sorted, one run for each distinct value.
 template <int Rank, UniquePart Part, bool Sorted> struct UniqueTag {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   static constexpr int rank_of = Part == UniquePart::inverse ? Rank : Part == UniquePart::count ? 0 : 1;
   template <class X, class Size> struct result {
     using type = std::conditional_t<Part == UniquePart::values, typename X::type, std::int32_t>;
@@ -66060,6 +67217,8 @@ struct GridSample {
 namespace detail {
 
 template <GridSample Options> struct GridSampleTag {
+  static constexpr auto leading_dims = ops::LeadingDims::batch;
+  static constexpr int batched = 2;
   template <class X, class Grid> struct result : Typed<typename X::type, 4> {
     using Checks = decltype([] {
       static_assert(
@@ -66072,7 +67231,8 @@ template <GridSample Options> struct GridSampleTag {
   static constexpr Value emit(Value context, Value x, Value grid) {
     if (x.rank() != 4 || grid.rank() != 4)
       fail(errc::unsupported,
-           "[grid_sample] dims: layers of a Stack and devices of a shard_map: call it on one of them");
+           "[grid_sample] field of all layers of a Stack: call grid_sample inside the block of the Stack",
+           context.source);
     const DType type = x.dtype();
     x = x.at(context.source);
     grid = build::cast(grid.at(context.source), computed_as(type));
@@ -66666,6 +67826,9 @@ constexpr auto run_group(const Carry& init, const Call& call, Module& module, bo
 
 template <int Steps, class F, class Init, class Xs>
 constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool reverse, Source source) {
+  constexpr bool is_outside = std::is_void_v<local_in_t<Init, Xs>>;
+  static_assert(is_outside,
+                "tessera: a loop on local values of a ts::shard_map can't be unrolled; leave ts::unroll out");
   Value context = trace_in(init);
   if (context.module == nullptr) context = trace_in(xs);
   if (context.module == nullptr) fail_outside_of_trace("scan", "ts::scan", source);
@@ -67081,6 +68244,8 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
   static constexpr int rank = Rank;
   static constexpr unsigned varying = Varying;
   template <int Other> using with_rank = Local<T, Other, Region, Varying>;
+  template <class U, int Other, unsigned Along> using with = Local<U, Other, Region, Along>;
+  template <unsigned Along> using varying_along = Local<T, Rank, Region, Along>;
   Value value{};
 
   constexpr Local() = default;
@@ -67091,6 +68256,24 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
   /// do not say along which axes that is, but extents do.
   constexpr Value of_all_devices() const {
     return Region::structs ? value : detail::extended(Region::text, {value, Varying, Rank}, Varying);
+  }
+  /// The axes along which the values of devices differ, and those along which the type says that they may.
+  constexpr unsigned differing() const { return detail::extending({value, Varying, Rank}); }
+  constexpr unsigned declared() const { return Region::structs ? differing() : Varying; }
+  /// The value with a dim for each axis in `all`, of extent 1 where it has none.
+  constexpr Value with_dims_for(unsigned all) const { return detail::aligned({here(value), Varying, Rank}, all, Rank); }
+  /// The value with a dim for each axis along which it varies, of full extent for those in `axes`.
+  constexpr Local spread(unsigned axes) const {
+    const Value made = detail::extended(Region::text, {here(value), Varying, Rank}, Varying, axes);
+    const int missing = Rank + detail::bit_count(Varying) - made.rank();
+    return Local(build::insert_singletons(made, (1u << missing) - 1, made.rank() + missing));
+  }
+  /// The value without dims of devices: it is the same on all of them.
+  constexpr Value shared() const { return detail::narrowed({here(value), Varying, Rank}, 0).value; }
+  /// 1 where a condition holds on any device.
+  constexpr Value on_any_device() const {
+    const Value each = build::cast(build::cast(here(value), DType::bool_), DType::i32);
+    return detail::pinned(Region::text, build::reduce(Op::max, each, (1u << each.rank()) - 1, false), 0);
   }
 };
 
@@ -67128,38 +68311,107 @@ constexpr Value spread_local(const ShardMapText& text, Value context, unsigned a
                    spreads ? extended(text, like, all) : aligned(like, all, like.rank));
 }
 
-/// A lookup in a table that is equal on all devices.
-template <class Tag>
-constexpr Value look_up_local(Value context, unsigned all, const LocalValue& table, const LocalValue& indices) {
-  return Tag::emit(context, narrowed(table, 0).value, aligned(indices, all, indices.rank));
+/// x with its leading dims, one for each of `axes`, merged into one dim; with `Batch` dim 0 of each device's value too.
+template <bool Batch> constexpr Value merge_leads(const ShardMapText& text, const LocalValue& x, unsigned axes) {
+  const int leads = bit_count(axes);
+  const Value whole = extended(text, {without_singletons(x), extending(x), x.rank}, axes);
+  if (leads + (Batch ? 1 : 0) < 2) return whole;
+  Factors f{};
+  for (int d = 0; d < whole.rank(); ++d) {
+    f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
+    f.out_dim[d] = static_cast<std::int8_t>(d < leads ? 0 : d - leads + (Batch ? 0 : 1));
+    ++f.count;
+  }
+  return rearrange(whole, whole.rank(), x.rank + (Batch ? 0 : 1), f, nullptr);
 }
-
-/// Merges the leading dims into the batch and splits them off the result. Tensors have rank 4, like the result.
-template <class Tag, class... Xs>
-constexpr Value batch_local(const ShardMapText& text, Value context, unsigned all, const Xs&... xs) {
-  const int leads = bit_count(all);
-  const auto merged = [&](const LocalValue& x) {
-    if (x.rank == 0) return x.value;
-    const Value whole = extended(text, x, all).at(context.source);
-    Factors f{};
-    for (int d = 0; d < whole.rank(); ++d) {
-      f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
-      f.out_dim[d] = static_cast<std::int8_t>(d < leads ? 0 : d - leads);
-      ++f.count;
-    }
-    return rearrange(whole, whole.rank(), 4, f, nullptr);
-  };
-  const Value made = Tag::emit(context, merged(xs)...);
+/// The inverse: splits the dims of devices off a result, which then has a leading dim for each axis in `all`.
+template <bool Batch>
+constexpr Value split_leads(const ShardMapText& text, const Value& made, unsigned axes, unsigned all) {
+  const int leads = bit_count(axes), rank = made.rank() - (Batch || axes == 0 ? 0 : 1);
+  if (leads + (Batch ? 1 : 0) < 2) return aligned({made, axes, rank}, all, rank);
+  if (leads + rank > max_rank) fail_local_rank();
   Factors f{};
   Value sizes[max_rank]{};
-  for (int d = 0; d < leads + 4; ++d) {
-    f.in_dim[d] = static_cast<std::int8_t>(d < leads ? 0 : d - leads);
+  for (int d = 0; d < leads + rank; ++d) {
+    f.in_dim[d] = static_cast<std::int8_t>(d < leads ? 0 : d - leads + (Batch ? 0 : 1));
     f.order[d] = f.out_dim[d] = static_cast<std::int8_t>(d);
     ++f.count;
   }
-  for (int axis = 0, at = 0; axis < text.axis_count; ++axis)
-    if ((all >> axis & 1u) != 0) sizes[at++] = axis_size_of(made, text.axes[axis]);
-  return rearrange(made, 4, leads + 4, f, sizes);
+  const int given = Batch ? leads : leads - 1;  // of a merged dim, one extent follows from the others
+  for (int axis = 0, at = 0; axis < text.axis_count && at < given; ++axis)
+    if ((axes >> axis & 1u) != 0) sizes[at++] = axis_size_of(made, text.axes[axis]);
+  return aligned({rearrange(made, made.rank(), leads + rank, f, sizes), axes, rank}, all, rank);
+}
+
+/// The name that a message about a function has for it.
+template <class Tag>
+inline constexpr const char* name_v = [] {
+  if constexpr (requires { Tag::name; })
+    return Tag::name;
+  else if constexpr (requires { Tag::function; })
+    return Tag::function;
+  else
+    return "";
+}();
+/// Makes a function of the values of one device, and then for all devices, as vmap does for examples.
+template <class Tag, class... Xs>
+constexpr Value map_local(const ShardMapText& text, const Value& context, unsigned all, const Xs&... xs) {
+  const unsigned axes = (0u | ... | extending(xs));
+  if (axes == 0) return split_leads<true>(text, Tag::emit(context, without_singletons(xs)...), 0, all);
+  Module& module = *context.module;
+  const Value merged[] = {extending(xs) == 0 ? without_singletons(xs) : merge_leads<false>(text, xs, axes)...};
+  const bool differs[] = {extending(xs) != 0 ...};
+  BodyTrace body(module, {.scan = true});
+  const Value inside{&module, module.current, -1, context.source};
+  Value own[sizeof...(xs)];
+  for (std::size_t i = 0; i < sizeof...(xs); ++i)  // all slices before what is captured
+    if (differs[i]) own[i] = body.slice(merged[i], Storage::block);
+  for (std::size_t i = 0; i < sizeof...(xs); ++i)
+    if (!differs[i]) own[i] = here(merged[i]);
+  body.give([&]<std::size_t... I>(std::index_sequence<I...>) {
+    return Tag::emit(inside, own[I]...);
+  }(std::index_sequence_for<Xs...>()));
+  for (int id = 0; id < module.graph(inside.graph).size(); ++id)
+    if (module.graph(inside.graph)[id].rank == max_rank)
+      context.refuse(errc::capacity,
+                     "[shard_map] rank: where operands such as weights differ between devices, the operation makes "
+                     "tensors of 8 dims on each device, and of 9 dims for all of them; call it outside of the "
+                     "shard_map",
+                     name_v<Tag>);
+  const OpenBody one = body.end();
+  const Value around{&module, one.around, -1, context.source};
+  const Growable<Batched> arguments = batched_arguments(body, around);
+  BatchGraph made(module, one.graph, one.around, arguments);
+  return split_leads<false>(text, around.with(made.output(0, true).id), axes, all);
+}
+
+/// How many of its operands have a batch as dim 0; by default all tensors have one.
+template <class Tag>
+inline constexpr int batched_v = [] {
+  if constexpr (requires { Tag::batched; })
+    return Tag::batched;
+  else
+    return max_rank;
+}();
+/// Merges the leading dims into the batch and splits them off the result. Where an operand without a batch differs
+/// between devices, the function is mapped.
+template <class Tag, class... Xs>
+constexpr Value batch_local(const ShardMapText& text, Value context, unsigned all, const Xs&... xs) {
+  const unsigned axes = (0u | ... | extending(xs));
+  unsigned differs = 0;
+  int operand = 0;
+  ((differs |= (extending(xs) != 0 ? 1u : 0u) << operand++), ...);
+  if (axes == 0 || differs >> batched_v<Tag> != 0) return map_local<Tag>(text, context, all, xs...);
+  operand = 0;
+  const auto merged = [&](const LocalValue& x) {
+    const bool has_batch = operand++ < batched_v<Tag> && x.rank > 0;
+    return has_batch ? merge_leads<true>(text, x, axes).at(context.source) : without_singletons(x);
+  };
+  const Value values[] = {merged(xs)...};
+  const Value made = [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return Tag::emit(context, values[I]...);
+  }(std::index_sequence_for<Xs...>());
+  return split_leads<true>(text, made, axes, all);
 }
 
 /// Emits a function on values with leading dims, in the way that its `leading_dims` says.
@@ -67170,10 +68422,10 @@ constexpr Value emit_local(const ShardMapText& text, Value context, unsigned all
     return local_product<Tag>(context, all, xs...);
   } else if constexpr (leading == ops::LeadingDims::like) {
     return spread_local<Tag>(text, context, all, xs...);
-  } else if constexpr (leading == ops::LeadingDims::table) {
-    return look_up_local<Tag>(context, all, xs...);
   } else if constexpr (leading == ops::LeadingDims::batch) {
     return batch_local<Tag>(text, context, all, xs...);
+  } else if constexpr (leading == ops::LeadingDims::mapped) {
+    return map_local<Tag>(text, context, all, xs...);
   } else if constexpr (leading == ops::LeadingDims::extended) {
     return Tag::emit(context, extended(text, xs, all)...);
   } else if constexpr (leading == ops::LeadingDims::aligned) {
@@ -67233,13 +68485,6 @@ template <class Region, class X> constexpr LocalValue local_value(Value context,
     return {lower(context, x), 0, 0};
 }
 
-/// Whether the first operand may be a table of a lookup: it must be equal on all devices.
-template <class Tag, class X, class...>
-inline constexpr bool looks_up_v = ops::leading_dims_v<Tag> != ops::LeadingDims::table || !LocalOperand<X>;
-template <class Tag, LocalOperand X, class... Rest>
-inline constexpr bool looks_up_v<Tag, X, Rest...> =
-    ops::leading_dims_v<Tag> != ops::LeadingDims::table || X::varying == 0;
-
 template <class Tag, class... Operands> struct LocalCall {
   using Region = typename FirstLocal<Operands...>::type::region;
   using Result = typename Tag::template result<typed_of<Operands>...>;
@@ -67249,10 +68494,6 @@ template <class Tag, class... Operands> struct LocalCall {
       known,
       "tessera: a local value is combined with a value from outside of the shard_map; pass the outside value as an "
       "argument, with a spec");
-  static_assert(looks_up_v<Tag, Operands...> || Region::structs,
-                "tessera: inside a shard_map the table of embedding must be equal on all devices; use ts::all_gather "
-                "on the table, "
-                "or call ts::embedding outside of the shard_map");
 
   static constexpr auto make(Source source, const Operands&... operands) {
     using Made = Local<typename Result::type, Result::rank, Region, all>;
@@ -67665,17 +68906,21 @@ constexpr Value leave_shard_map(const ShardMapText& text, const LocalSpec& spec,
   return placed(text, left.value, with_leads(text, left, spec));
 }
 
-/// A struct of tensors: the function of the shard_map gets it as a struct.
+/// A struct of tensors, or a Stack: the function of the shard_map gets it as such.
 template <class X>
 inline constexpr bool is_tensor_struct_v =
-    !Operand<X> && !is_tuple_v<X> && !is_stack_v<X> && std::is_class_v<X> && std::is_aggregate_v<X>;
+    is_stack_v<X> || (!Operand<X> && !is_tuple_v<X> && std::is_class_v<X> && std::is_aggregate_v<X>);
 template <class X> inline constexpr bool takes_spec_v = TensorOperand<X> || is_tensor_struct_v<X>;
 
-/// Counts the tensors of a struct.
+/// Counts the tensors of a struct; of a Stack, those of a layer.
 struct CountTensors {
   int count = 0;
   template <class Leaf> constexpr void leaf(Leaf&) { count += StoredOperand<std::remove_const_t<Leaf>> ? 1 : 0; }
-  constexpr void enter_stack(const auto&) {}
+  template <class Block> constexpr void enter_stack(const Stack<Block>& stack) {
+    if (stack.size() > 0) return;  // its layer follows
+    Block layer{};
+    for_each_leaf(layer, *this);
+  }
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
 };
@@ -67690,17 +68935,29 @@ struct LocalLeaves {
   SpecItem item;
   Source source;
   int next = 0;
+  bool in_stack = false;
   constexpr const LocalSpec& take(const LocalSpec* specs, int rank) {
     const LocalSpec& spec = specs[item.of_leaf(next++)];
     if (spec.rank > rank)
       fail(errc::spec_rank, "[shard_map] spec of a struct: more entries than a tensor of the struct has dims");
     return spec;
   }
-  constexpr void enter_stack(const auto&) {
-    fail(errc::unsupported, "[shard_map] a Stack as an argument: call shard_map inside the block of the Stack");
-  }
+  constexpr void enter_stack(const auto&) { in_stack = true; }
   constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
+  constexpr void leave_stack() { in_stack = false; }
+
+ protected:
+  /// f of a tensor; in a Stack, of each layer.
+  template <class F>
+  constexpr Value apply(const Value& x, const F& f, Storage slices = Storage::block,
+                        Storage results = Storage::block) const {
+    if (!in_stack) return f(x);
+    BodyTrace body(*x.module, {.scan = true});
+    const Value made = f(body.slice(x, slices).at(source));
+    body.give(made);
+    const Node type = build::stacked_type(made.node());
+    return build::project(body.close(x, source), 0, type, results);
+  }
 };
 struct EnterLeaves : LocalLeaves {
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
@@ -67709,8 +68966,13 @@ struct EnterLeaves : LocalLeaves {
         fail(errc::unsupported,
              "[shard_map] a struct of stored tensors: call shard_map inside a function of ts::compile");
       const LocalSpec& spec = take(text.in, Leaf::rank);
-      const Value entered = enter_shard_map(text, spec, {leaf.placeholder().at(source), 0, Leaf::rank});
-      leaf = Leaf(kept_in_struct(text, {entered, spec.mask, Leaf::rank}));
+      const auto enter = [&](const Value& x) {
+        const LocalValue entered{enter_shard_map(text, spec, {x, 0, Leaf::rank}), spec.mask, Leaf::rank};
+        return aligned(entered, (1u << text.axis_count) - 1, Leaf::rank);
+      };
+      Value made = apply(here(leaf.placeholder()).at(source), enter, Storage::layer);
+      made.graph = ~made.graph;
+      leaf = Leaf(made);
     }
   }
 };
@@ -67718,7 +68980,11 @@ struct LeaveLeaves : LocalLeaves {
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (StoredOperand<Leaf>) {
       const LocalSpec& spec = take(text.out, Leaf::rank);
-      leaf = Leaf(leave_shard_map(text, spec, taken_from_struct(text, leaf.placeholder(), Leaf::rank, source)));
+      const auto leave = [&](const Value& x) {
+        return leave_shard_map(text, spec, {x, (1u << text.axis_count) - 1, Leaf::rank});
+      };
+      const LocalValue local = taken_from_struct(text, leaf.placeholder(), Leaf::rank, source);
+      leaf = Leaf(apply(local.value, leave, Storage::block, Storage::layers));
     }
   }
 };
@@ -68019,7 +69285,8 @@ template <FixedString Text, class F> class ShardMapped {
 ///     })(x, w);
 ///
 /// The text has a spec in braces for each argument, `->`, and a spec for each result (those of a tuple in order). The
-/// spec of a struct is for all its tensors; `[{..}, {..}]` has one for each tensor, in the order of their declaration.
+/// spec of a struct is for all its tensors, of a Stack for those of each layer; `[{..}, {..}]` has one for each tensor,
+/// in the order of their declaration.
 /// Axes in the text are manual: the only communication along them is by the collectives inside. Manual axes that no
 /// spec names follow after a `;`. All other axes of the mesh stay automatic: the planner propagates shardings over them
 /// and reduces as it does outside.

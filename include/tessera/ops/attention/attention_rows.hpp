@@ -174,18 +174,30 @@ constexpr Value attention_cotangent(AttentionForm form, int of, const Value& ope
   return operand.make(made, operands, arity);
 }
 
+/// The gradients of attention whose bias has one: its cotangent is that of the scores, so all scores are stored anyway,
+/// and products of these are faster than to compute them again.
+constexpr void learned_bias_gradient(Gradient& r, const DenseAttention& dense, Value g) {
+  const Value weights = dense.weights(r.x(3)), slopes = dense.slopes(weights, wide(r.x(2)), wide(r.y()), wide(g));
+  r.add(dense.form.bias(), slopes);
+  const Value scaled = build::cast(slopes * dense.scale, r.x(0).dtype());
+  if (r.needs(0)) r.add(0, build::einsum(scaled, r.x(1), DenseAttention::labels("bhts", "bshd", "bthd")));
+  if (r.needs(1)) r.add(1, build::einsum(scaled, r.x(0), DenseAttention::labels("bhts", "bthd", "bshd")));
+  if (!r.needs(2)) return;
+  const Value rounded = build::cast(weights, g.dtype());
+  r.add(2, build::einsum(rounded, g, DenseAttention::labels("bhts", "bthe", "bshe")));
+}
+
 constexpr void attention_gradient(Gradient& r) {
   const Value g = build::cast(r.full_g(), r.node().dtype);
   const AttentionForm form = AttentionForm::of_node(r.node());
+  if (form.biased && r.needs(form.bias()))
+    if (const DenseAttention dense(r); dense.adds()) return learned_bias_gradient(r, dense, g);
   std::int32_t operands[10] = {r.x(0).id, r.x(1).id, r.x(2).id, r.y().id, r.x(3).id, g.id};
   int arity = 6;
   for (int i = form.bias(); i < r.arity(); ++i) operands[arity++] = r.x(i).id;
   for (int i = 0; i < 3; ++i)
     if (r.needs(i))
       r.add(i, build::cast(attention_cotangent(form, i, g.with(r.x(i).id), operands, arity), r.x(i).dtype()));
-  if (!form.biased || !r.needs(form.bias())) return;
-  if (const DenseAttention dense(r); dense.adds())
-    r.add(form.bias(), dense.slopes(dense.weights(r.x(3)), wide(r.x(2)), wide(r.y()), wide(g)));
 }
 
 constexpr void attention_lse_gradient(Gradient& r) {
