@@ -170,7 +170,7 @@ struct Net {
   nn::Embedding<> tokens;
   ts::Stack<nn::Block<>> blocks;
   std::tuple<ts::ShardedTensor<float, 1>, std::array<ts::ShardedTensor<float, 1>, 2>> rest;
-  static constexpr std::array field_names{"tokens", "blocks"};  // the last goes by its position
+  static constexpr std::array field_names{"tokens", "blocks", "rest"};  // the fields of the tuple go by their positions
 };
 
 TEST(Parameters, HaveNamesCountsAndBytes) {
@@ -191,8 +191,8 @@ TEST(Parameters, HaveNamesCountsAndBytes) {
   EXPECT_EQ(names[1], "blocks.0.attention_norm.gain");
   EXPECT_EQ(names[3], "blocks.0.attention.qkv.weight");
   EXPECT_EQ(names[24], "blocks.1.mlp.down.bias");
-  EXPECT_EQ(names[25], "2.0");
-  EXPECT_EQ(names[27], "2.1.1");
+  EXPECT_EQ(names[25], "rest.0");
+  EXPECT_EQ(names[27], "rest.1.1");
   EXPECT_EQ(nn::parameter_count(net), 7 * 8 + 2 * (12 * 64 + 13 * 8) + 12);
   // Weights a quarter each, column biases (3 + 4) h a half, the other vectors whole; the table's larger half of 4 rows.
   const std::int64_t on_first = 4 * 4 + 2 * (12 * 64 / 4 + 7 * 8 / 2 + 6 * 8) + 12;
