@@ -10,6 +10,7 @@
 
 #include <tessera/base/growable.hpp>
 #include <tessera/graph/trace/body.hpp>
+#include <tessera/ops/rows.hpp>
 
 // Loops and branches on local values of a shard_map. Their graphs have the dims of devices that other operations on
 // local values have. A carry varies along all axes along which it does in any step, and so does a result along which it
