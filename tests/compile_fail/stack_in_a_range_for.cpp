@@ -1,5 +1,5 @@
 // expect first: call a ts::Stack, blocks\(x\), or scan over it
-// lines: 9
+// lines: 12
 #include <tessera/graph/trace/trace.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/ops/control_flow.hpp>

@@ -1,5 +1,5 @@
 // expect: the function of tree_map must return as many tensors for each rank and element type
-// lines: 18
+// lines: 21
 #include <tuple>
 
 #include <tessera/ops/ops.hpp>

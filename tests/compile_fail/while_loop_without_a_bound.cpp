@@ -1,5 +1,5 @@
 // expect first: ts::while_loop takes the greatest number of steps as its last argument
-// lines: 9
+// lines: 12
 #include <tessera/graph/trace/trace.hpp>
 #include <tessera/ops/ops.hpp>
 
