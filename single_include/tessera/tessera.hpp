@@ -10713,7 +10713,8 @@ template <TensorArgument X> constexpr auto lgamma(const X& x, Here at = Here::cu
   return call<detail::Unary<ops::LgammaOp>>(Source::from(at), x);
 }
 /// The logarithm of the multivariate gamma function of P dims, P (P - 1) / 4 log(pi) plus the sum of lgamma(x - i / 2)
-/// for i below P (torch.mvlgamma, jax.scipy.special.multigammaln), for x above (P - 1) / 2. Gradient: that of lgamma.
+/// for i below P (torch.mvlgamma, jax.scipy.special.multigammaln), for x above (P - 1) / 2. Error: 3.1 ulp of the
+/// largest of these terms and the result. Gradient: that of lgamma.
 template <int P, TensorArgument X> constexpr auto multigammaln(const X& x, Here at = Here::current()) {
   static_assert(P >= 1 && P <= 16, "tessera: multigammaln takes from 1 to 16 dims");
   if constexpr (P == 1)
@@ -10768,8 +10769,8 @@ template <Operand A, Operand B>
 constexpr auto hypot(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::Binary<ops::HypotOp>>(Source::from(at), a, b);
 }
-/// x log(y), and 0 where x is 0 and y is not NaN. Gradients: log(y), 0 where x is 0 and y is not above 0 as in PyTorch;
-/// x / y, 0 where x is 0. Errors: shape_mismatch.
+/// x log(y), and 0 where x is 0 and y is not NaN. Error: 1.8 ulp. Gradients: log(y), 0 where x is 0 and y is not above
+/// 0 as in PyTorch; x / y, 0 where x is 0. Errors: shape_mismatch.
 template <Operand X, Operand Y>
   requires(TensorOperand<X> || TensorOperand<Y>)
 constexpr auto xlogy(const X& x, const Y& y, Here at = Here::current()) {
@@ -10782,8 +10783,8 @@ template <Operand A, Operand B>
 constexpr auto logaddexp2(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::LogAddExp2Tag>(Source::from(at), a, b);
 }
-/// x log(1 + y), and 0 where x is 0 and y is not NaN, accurate for y near 0. Gradients: log1p(y), 0 where x is 0 and y
-/// is not above -1; x / (1 + y). Errors: shape_mismatch.
+/// x log(1 + y), and 0 where x is 0 and y is not NaN, accurate for y near 0. Error: 1.8 ulp. Gradients: log1p(y), 0
+/// where x is 0 and y is not above -1; x / (1 + y). Errors: shape_mismatch.
 template <Operand X, Operand Y>
   requires(TensorOperand<X> || TensorOperand<Y>)
 constexpr auto xlog1py(const X& x, const Y& y, Here at = Here::current()) {
