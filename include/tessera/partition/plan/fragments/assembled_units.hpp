@@ -84,6 +84,8 @@ class AssembledUnits {
   static constexpr int most_fragments = 16, most_read = 64;
   // Where a device sends more than this part of its rows, a step that stores all rows shows what it costs.
   static constexpr std::int64_t least_kept = 8;
+  // Halos are found by a look at each device, which for a pod would take more than a constant expression may.
+  static constexpr int most_devices = 32;
 
   const GraphView& graph_;
   const UnitsView& units_;
@@ -144,6 +146,7 @@ class AssembledUnits {
       longest = extent > longest ? extent : longest;
     }
     if (units_[u].input_count == 0 || made.dims[dim].empty()) return units_[u].input_count > 0;
+    if (ShardGrid(mesh_, made).count() > most_devices) return false;
     const ShapeContext context{graph_, root, found_.shapes.data(), found_.numbers.data(), nullptr};
     return halo_rows(context, made, mesh_) * least_kept <= rows_of_chunk(longest, shard_count(made, mesh_, dim));
   }

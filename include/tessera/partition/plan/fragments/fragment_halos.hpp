@@ -126,6 +126,7 @@ class FragmentHalos {
     return halos;
   }
 
+  /// The permutes that send these elements.
   constexpr Growable<CollectiveInfo> collectives() const {
     HaloTotals sent(grid_, step_.source);
     for (int place = 0; place < grid_.count() && axes_ != 0; ++place) {
