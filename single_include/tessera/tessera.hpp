@@ -38224,8 +38224,8 @@ class HaloTotals {
   Growable<Permute> permutes_;
 
   constexpr void add(Permute& permute, const HaloBox& halo) const {
-    permute.by_device[static_cast<std::size_t>(grid_.index_of(halo.holder))] +=
-        volume(extents(halo.box)) * static_cast<std::int64_t>(size_of(permute.info.dtype));
+    add_times(permute.by_device[static_cast<std::size_t>(grid_.index_of(halo.holder))], volume(extents(halo.box)),
+              static_cast<std::int64_t>(size_of(permute.info.dtype)), "bytes of a halo", source_);
   }
 
   static constexpr std::uint16_t axes_between(const Coordinates& a, const Coordinates& b) {

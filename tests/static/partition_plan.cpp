@@ -1,3 +1,4 @@
+#include <cstdint>
 #include <tuple>
 
 #include <tessera/graph/transform/value_and_grad.hpp>
@@ -73,6 +74,19 @@ constexpr bool verified() {
   return true;
 }
 static_assert(verified());
+
+// Stencils are planned within the limits of both compilers, on few devices, where one step receives its halo, and on
+// many.
+constexpr auto stencil = [](auto u) {
+  return u + ts::roll<0>(u, 1) + ts::roll<0>(u, -1) + ts::roll<1>(u, 1) + ts::roll<1>(u, -1);
+};
+template <int Rows, int Columns> constexpr std::int64_t stencil_permutes() {
+  return ts::plan(stencil, ts::Mesh({{"x", Rows}, {"y", Columns}}), ts::abstract<float>({4096, 4096}, {"x", "y"}))
+      .count(ts::Collective::permute);
+}
+static_assert(stencil_permutes<2, 2>() == 2);
+static_assert(stencil_permutes<8, 4>() == 2);
+static_assert(stencil_permutes<32, 32>() > 2);
 
 static_assert(ts::ring_bytes(ts::all_reduce, 2097152, 4) == 3145728);
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/integers/checked.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/base/source.hpp>
@@ -72,8 +73,8 @@ class HaloTotals {
   Growable<Permute> permutes_;
 
   constexpr void add(Permute& permute, const HaloBox& halo) const {
-    permute.by_device[static_cast<std::size_t>(grid_.index_of(halo.holder))] +=
-        volume(extents(halo.box)) * static_cast<std::int64_t>(size_of(permute.info.dtype));
+    add_times(permute.by_device[static_cast<std::size_t>(grid_.index_of(halo.holder))], volume(extents(halo.box)),
+              static_cast<std::int64_t>(size_of(permute.info.dtype)), "bytes of a halo", source_);
   }
 
   static constexpr std::uint16_t axes_between(const Coordinates& a, const Coordinates& b) {
