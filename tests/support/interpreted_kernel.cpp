@@ -1,7 +1,6 @@
 // Compiled once, with optimisation and without sanitizers, like oracle.cpp.
 #include "interpreted_kernel.hpp"
 
-#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -9,7 +8,7 @@
 #include <limits>
 #include <stdexcept>
 #include <type_traits>
-#include <utility>
+#include <vector>
 
 #include <tessera/ops/rows.hpp>
 
@@ -176,25 +175,16 @@ class Call {
   }
 };
 
-const Fused* current = nullptr;
-
-template <int K> void interpreted_kernel(const FusedCall& call) { interpret(current[K], call); }
-
-constexpr auto all_kernels = []<std::size_t... K>(std::index_sequence<K...>) {
-  return std::array<tessera::FusedKernel, sizeof...(K)>{&interpreted_kernel<static_cast<int>(K)>...};
-}(std::make_index_sequence<InterpretedKernels::max_kernels>{});
-
 }  // namespace
 
 void interpret(const Fused& fused, const FusedCall& call) { Call(fused, call).run(); }
 
-InterpretedKernels::InterpretedKernels(const Fused* kernels, int count)
-    : code_(all_kernels.begin(), all_kernels.begin() + (count > max_kernels ? 0 : count)) {
-  if (count > max_kernels) throw std::logic_error("interpreter: a program has too many kernels");
-  if (current != nullptr) throw std::logic_error("interpreter: the kernels of one program at a time");
-  code_.push_back(nullptr);
-  current = kernels;
+std::vector<tessera::FusedKernel> interpreted_kernels(const Fused* kernels, int count) {
+  std::vector<tessera::FusedKernel> code;
+  for (int k = 0; k < count; ++k)
+    code.push_back({[](const FusedCall& call, const void* own) { interpret(*static_cast<const Fused*>(own), call); },
+                    kernels + k});
+  return code;
 }
-InterpretedKernels::~InterpretedKernels() { current = nullptr; }
 
 }  // namespace oracle

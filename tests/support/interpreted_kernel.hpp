@@ -10,22 +10,9 @@ namespace oracle {
 /// Executes one call of a fused kernel, instruction by instruction and element by element, in double.
 void interpret(const tessera::Fused& fused, const tessera::FusedCall& call);
 
-/// Functions that the executor can call in place of compiled kernels, for programs that a test makes at run time. The
-/// executor calls a plain function pointer without context, so this can serve only one program at a time.
-/// Throws for more than max_kernels.
-class InterpretedKernels {
- public:
-  static constexpr int max_kernels = 96;
-  InterpretedKernels(const tessera::Fused* kernels, int count);
-  ~InterpretedKernels();
-  InterpretedKernels(const InterpretedKernels&) = delete;
-  InterpretedKernels& operator=(const InterpretedKernels&) = delete;
-
-  const tessera::FusedKernel* code() const { return code_.data(); }
-
- private:
-  std::vector<tessera::FusedKernel> code_;
-};
+/// Kernels that the executor can call in place of compiled kernels, for a program that a test makes at run time. They
+/// refer to `kernels`.
+std::vector<tessera::FusedKernel> interpreted_kernels(const tessera::Fused* kernels, int count);
 
 }  // namespace oracle
 

@@ -15,11 +15,11 @@
 #include <vector>
 
 #include "interpreted_kernel.hpp"
-#include "program_units.hpp"
 #include "stored.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/graph/fuse/lower_fused.hpp>
+#include <tessera/graph/fuse/program_units.hpp>
 #include <tessera/partition/plan/make_plan.hpp>
 #include <tessera/partition/plan/verify_plan.hpp>
 #include <tessera/runtime/executor/executable.hpp>
@@ -101,13 +101,13 @@ oracle::Program finished(tessera::Module recorded, int arguments, bool gradient)
 /// Plans and runs a program on a mesh, with tensors split along their first dim; its fused kernels are interpreted.
 std::vector<Array> run_on(const oracle::Program& program, const tessera::Mesh& mesh,
                           const std::vector<Array>& arguments) {
-  tessera::tests::ProgramUnits owned(program.graphs.data(), static_cast<int>(program.graphs.size()));
-  std::vector<tessera::UnitsView> units;
-  for (const tessera::Units& graph : owned.graphs) units.push_back(graph.view());
-  const oracle::InterpretedKernels kernels(owned.kernels.data(), static_cast<int>(owned.kernels.size()));
+  tessera::ProgramUnits owned(program.graphs.data(), static_cast<int>(program.graphs.size()));
+  const tessera::Growable<tessera::UnitsView>& units = owned.views;
+  const std::vector<tessera::FusedKernel> kernels =
+      oracle::interpreted_kernels(owned.kernels.data(), static_cast<int>(owned.kernels.size()));
   const tessera::runtime::StepCode& code = tessera::runtime::step_code<tessera::runtime::StepNeeds::everything()>();
   const tessera::ProgramView view = program.view();
-  const tessera::CompiledProgram compiled{view, units.data(), owned.kernels.data(), kernels.code(), &code};
+  const tessera::CompiledProgram compiled{view, units.data(), owned.kernels.data(), kernels.data(), &code};
   tessera::Growable<tessera::Leaf> leaves(arguments.size());
   // A number that the program does not use, such as the momentum of a layer in evaluation, has no node.
   for (std::size_t at = 0; at < arguments.size(); ++at)

@@ -18,6 +18,15 @@
 #define TESSERA_HAS_DEFINITIONS 0
 #endif
 
+// Whether units and kernels of programs are made by the library, when a program is first used, instead of by the
+// compiler of the unit that traces it: where kernels are not optimised, with tessera::compiled. They are a third of
+// what such a unit costs to compile (docs/decisions/0108).
+#if defined(TESSERA_COMPILED) && (!defined(__OPTIMIZE__) || defined(TESSERA_WALKED_KERNELS))
+#define TESSERA_LIBRARY_MAKES_KERNELS 1
+#else
+#define TESSERA_LIBRARY_MAKES_KERNELS 0
+#endif
+
 // Linking translation units with and without TESSERA_COMPILED into one program fails: both kinds define this symbol.
 // Header-only units define it in a COMDAT group, so that there may be many of them; it is not weak, since a weak symbol
 // would yield to the library's. `.ifndef` is for LTO, which puts the text of several units into one assembly.

@@ -15,6 +15,7 @@ enum class Scratch {
   packed_c,
   panel_a,
   panel_b,
+  staging,
   kept_values,
   attention,
   attention_bias,

@@ -1,13 +1,13 @@
 #include <set>
 #include <vector>
 
-#include "../../support/program_units.hpp"
 #include "../../support/random_program.hpp"
 #include "../../support/scalar_ops.hpp"
 
 #include <tessera/graph/fuse/dependencies.hpp>
 #include <tessera/graph/fuse/group.hpp>
 #include <tessera/graph/fuse/lower_fused.hpp>
+#include <tessera/graph/fuse/program_units.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -109,7 +109,7 @@ TEST(Group, EqualGroupsShareAKernel) {
   const Program program = trace<decltype(f), Float<2>, Float<2>>();
   EXPECT_EQ(fused_units(program.main()), 2);
   // Host scalars are arguments of a kernel: kernels that differ only in their values are equal.
-  EXPECT_EQ(ts::tests::ProgramUnits(program.graphs.data(), 1).kernels.size(), 1u);
+  EXPECT_EQ(ts::ProgramUnits(program.graphs.data(), 1).kernels.size(), 1u);
 }
 
 TEST(Group, FusesAcrossUsesAndRows) {
@@ -153,7 +153,7 @@ TEST(Group, ASumOfProductsIsAddedInPlace) {
 /// The results of a program of vectors without interaction between elements, computed unit by unit by interpreting
 /// the instructions of its kernels.
 std::vector<std::vector<double>> run_kernels(const GraphView& graph, const std::vector<Array>& arguments) {
-  const ts::tests::ProgramUnits program(&graph, 1);
+  const ts::ProgramUnits program(&graph, 1);
   const ts::UnitsView units = program.graphs[0].view();
   const auto at = [](int i) { return static_cast<std::size_t>(i); };
   const std::size_t n = arguments[0].data.size();
@@ -221,7 +221,7 @@ TEST(Group, WhatOutgrowsAKernelIsSplit) {
     ASSERT_EQ(got.size(), want.size());
     for (std::size_t k = 0; k < got.size(); ++k)
       for (std::size_t e = 0; e < 3; ++e) ASSERT_DOUBLE_EQ(got[k][e], want[k].data[e]) << k;
-    most_kernels = std::max(most_kernels, ts::tests::ProgramUnits(program.graphs.data(), 1).kernels.size());
+    most_kernels = std::max(most_kernels, ts::ProgramUnits(program.graphs.data(), 1).kernels.size());
   }
   EXPECT_GT(most_kernels, 5u);
 }

@@ -212,7 +212,7 @@ TEST(AssembledPlan, BrokenFragmentsAreRefused) {
     ts::Plan plan = made.plan;
     change(plan.graphs[0].fragments);
     try {
-      ts::verify_plan(plan, made.program, made.views.data());
+      ts::verify_plan(plan, made.program, made.units.views.data());
     } catch (const ts::error& error) {
       return std::string(error.what());
     }

@@ -37,7 +37,7 @@ Planned plan_of(const ts::PartitionSpec& queries, const ts::PartitionSpec& keys)
 int steps_of(const Planned& made, ts::UnitKind kind) {
   int n = 0;
   for (const ts::PlanStep& step : made.plan.main().steps)
-    n += step.kind == ts::StepKind::compute && made.views[0][step.unit].kind == kind ? 1 : 0;
+    n += step.kind == ts::StepKind::compute && made.units.views[0][step.unit].kind == kind ? 1 : 0;
   return n;
 }
 

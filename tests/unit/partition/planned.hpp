@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "../../support/program_units.hpp"
-
+#include <tessera/graph/fuse/program_units.hpp>
 #include <tessera/graph/trace/trace.hpp>
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
@@ -22,17 +21,15 @@ using Matrix = ShardedTensor<float, 2>;
 struct Planned {
   ProgramView program;
   ProgramUnits units;
-  std::vector<UnitsView> views;
   Plan plan;
 
   Planned(const ProgramView& traced, const Mesh& mesh, const std::vector<ArgumentInfo>& arguments,
           const PlanOptions& options = {})
       : program(traced), units(traced.graphs, traced.graph_count) {
-    for (const Units& graph : units.graphs) views.push_back(graph.view());
-    plan = make_plan(program, views.data(), mesh, arguments.data(), static_cast<int>(arguments.size()), options);
-    verify_plan(plan, program, views.data());
+    plan = make_plan(program, units.views.data(), mesh, arguments.data(), static_cast<int>(arguments.size()), options);
+    verify_plan(plan, program, units.views.data());
   }
-  std::string text() const { return explain(plan, program, views.data()); }
+  std::string text() const { return explain(plan, program, units.views.data()); }
 
   /// The collectives in the order in which they run, those of a body once: "all_reduce model 4096".
   std::string collectives(int g = 0) const {

@@ -27,7 +27,7 @@ std::string broken(const std::function<void(ts::GraphPlan&)>& change) {
                 tensor(mesh, {256, 64}, {"model"})});
   change(made.plan.graphs[0]);
   try {
-    ts::verify_plan(made.plan, made.program, made.views.data());
+    ts::verify_plan(made.plan, made.program, made.units.views.data());
   } catch (const ts::error& e) {
     EXPECT_EQ(e.id(), ts::errc::graph_invalid);
     return e.what();
@@ -72,7 +72,7 @@ std::string broken_schedule(const std::function<void(ts::GraphPlan&)>& change) {
                 tensor(mesh, {64, 256}, {ts::none, "model"}), tensor(mesh, {256, 64}, {"model"})});
   change(made.plan.graphs[0]);
   try {
-    ts::verify_plan(made.plan, made.program, made.views.data());
+    ts::verify_plan(made.plan, made.program, made.units.views.data());
   } catch (const ts::error& e) {
     return e.what();
   }

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "../../support/interpreted_kernel.hpp"
-#include "../../support/program_units.hpp"
 #include "../../support/stored.hpp"
 #include "random_case.hpp"
 #include "shrinker.hpp"
@@ -18,6 +17,7 @@
 
 #include <tessera/base/growable.hpp>
 #include <tessera/graph/fuse/lower_fused.hpp>
+#include <tessera/graph/fuse/program_units.hpp>
 #include <tessera/partition/plan/explain.hpp>
 #include <tessera/partition/plan/make_plan.hpp>
 #include <tessera/partition/plan/verify_plan.hpp>
@@ -154,14 +154,14 @@ std::string defect_of(const Case& c, Seen& seen, std::string* plan_text = nullpt
     ts::simplify(module);
     const Program program(std::move(module), static_cast<int>(c.values.size()));
     ts::verify(program.view());
-    ts::tests::ProgramUnits owned(program.graphs.data(), static_cast<int>(program.graphs.size()));
-    std::vector<ts::UnitsView> units;
-    for (const ts::Units& graph : owned.graphs) units.push_back(graph.view());
+    ts::ProgramUnits owned(program.graphs.data(), static_cast<int>(program.graphs.size()));
+    const ts::Growable<ts::UnitsView>& units = owned.views;
     if (mistake == Mistake::operand_order && !swap_operands(owned.kernels)) return {};
-    const InterpretedKernels kernels(owned.kernels.data(), static_cast<int>(owned.kernels.size()));
+    const std::vector<ts::FusedKernel> kernels =
+        interpreted_kernels(owned.kernels.data(), static_cast<int>(owned.kernels.size()));
     const ts::runtime::StepCode& code = ts::runtime::step_code<ts::runtime::StepNeeds::everything()>();
     const ts::ProgramView view = program.view();
-    const ts::CompiledProgram compiled{view, units.data(), owned.kernels.data(), kernels.code(), &code};
+    const ts::CompiledProgram compiled{view, units.data(), owned.kernels.data(), kernels.data(), &code};
     ts::Growable<ts::Leaf> leaves;
     for (std::size_t i = 0; i < c.values.size(); ++i) leaves.push_back(stored_argument(c, i));
     ts::Mesh mesh = c.mesh;

@@ -117,7 +117,13 @@ struct FusedCall {
   bool past_caches = false;  ///< store past the caches: results are not read soon, and don't overlap the inputs
 };
 
-using FusedKernel = void (*)(const FusedCall&);
+/// The code of a fused kernel: a function, and what it reads besides its call, or null.
+struct FusedKernel {
+  void (*run)(const FusedCall& call, const void* lists) = nullptr;
+  const void* lists = nullptr;
+
+  void operator()(const FusedCall& call) const { run(call, lists); }
+};
 
 }  // namespace tessera
 

@@ -130,23 +130,41 @@ template <class T> TESSERA_INLINE T from_slot(double slot) {
     return static_cast<T>(slot);
 }
 
-template <InstrKind Kind, Op O, DType To, DType From, Keep Kept, class File, class Cursor>
-TESSERA_INLINE void run_step(File& own, const File& shared, const Step& step, const Cursor& cursor,
-                             const double* uniforms) {
+/// Reads an element, a host scalar or an index.
+template <InstrKind Kind, DType To, class File, class Cursor>
+TESSERA_INLINE void read(File& own, const Step& step, const Cursor& cursor, const double* uniforms) {
   using T = lanes_of<To>;
-  if constexpr (Kept == Keep::restore)
-    own.template get<T>(step.to) = load(cursor.template kept_row<T>(step.kept_offset));
-  else if constexpr (Kind == InstrKind::load)
+  if constexpr (Kind == InstrKind::load)
     own.template get<T>(step.to) = cursor.template read<element_t<To>>(step.a);
   else if constexpr (Kind == InstrKind::uniform && To == DType::i64)
     own.template get<T>(step.to) = splat<T>(from_slot<T>(uniforms[step.a]));
   else if constexpr (Kind == InstrKind::uniform)
     own.template get<T>(step.to) = splat<T>(static_cast<T>(uniforms[step.a]));
-  else if constexpr (Kind == InstrKind::index)
-    own.template get<T>(step.to) = cursor.template position<T>(step.a);
   else
+    own.template get<T>(step.to) = cursor.template position<T>(step.a);
+}
+/// Stores a value for a later pass over the row.
+template <DType Type, class File> TESSERA_INLINE void save(File& own, const Step& step, const ElementCursor& cursor) {
+  using T = lanes_of<Type>;
+  store(cursor.template kept_row<T>(step.kept_offset), own.template get<T>(step.to));
+}
+/// Reads a value that an earlier pass stored.
+template <DType Type, class File>
+TESSERA_INLINE void restore(File& own, const Step& step, const ElementCursor& cursor) {
+  using T = lanes_of<Type>;
+  own.template get<T>(step.to) = load(cursor.template kept_row<T>(step.kept_offset));
+}
+
+template <InstrKind Kind, Op O, DType To, DType From, Keep Kept, class File, class Cursor>
+TESSERA_INLINE void run_step(File& own, const File& shared, const Step& step, const Cursor& cursor,
+                             const double* uniforms) {
+  if constexpr (Kept == Keep::restore)
+    restore<To>(own, step, cursor);
+  else if constexpr (Kind == InstrKind::compute)
     compute<O, To, From>(own, shared, step);
-  if constexpr (Kept == Keep::save) store(cursor.template kept_row<T>(step.kept_offset), own.template get<T>(step.to));
+  else
+    read<Kind, To>(own, step, cursor, uniforms);
+  if constexpr (Kept == Keep::save) save<To>(own, step, cursor);
 }
 
 }  // namespace detail

@@ -107,15 +107,15 @@ template <ScheduleSize Size> constexpr KernelShape make_shape(const Fused& fused
   return shape;
 }
 
+/// The size of a kernel's register file, of a few, so that kernels share code.
+constexpr int file_size(int registers) { return registers <= 16 ? 16 : registers <= 48 ? 48 : most_registers; }
+
 /// Kernel I of a table, as constants.
 template <const auto& Table, int I> struct Program {
   static constexpr const Fused& fused = Table[I];
   static constexpr auto schedule = make_schedule<schedule_size(fused)>(fused);
   static constexpr KernelShape shape = make_shape(fused, schedule);
-  static constexpr int register_count = fused.instr_count + fused.store_count;
-  static constexpr int file_size = register_count <= 16   ? 16
-                                   : register_count <= 48 ? 48
-                                                          : decltype(schedule)::registers;
+  static constexpr int file_size = detail::file_size(fused.instr_count + fused.store_count);
   using File = Registers<file_size>;
 };
 

@@ -53,6 +53,9 @@ template <class T, int Capacity> struct StepList {
   constexpr const T& operator[](std::size_t i) const { return items[i]; }
 };
 
+/// Most registers of a kernel, which has one for each instruction and each result.
+inline constexpr int most_registers = Fused::max_instrs + Fused::max_outputs;
+
 /// Capacities of a schedule: of each list of instructions and of results, and the passes. A constant of the program for
 /// each kernel, most of which are small: with the largest capacities a schedule has 45 KB.
 struct ScheduleSize {
@@ -71,7 +74,6 @@ constexpr ScheduleSize schedule_size(const Fused& fused) {
 /// The instructions of a fused kernel by stage and pass: for each row stage 0, pass 0, stage 1, pass 1, and so on. A
 /// stage runs once per row, a pass once per element. softmax: pass 0 finds the maximum, pass 1 the sum, pass 2 divides.
 template <ScheduleSize Size> struct FusedSchedule {
-  static constexpr int registers = Fused::max_instrs + Fused::max_outputs;
   using Steps = StepList<Step, Size.instrs>;
   using Exits = StepList<Exit, Size.exits>;
 

@@ -5,47 +5,104 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
-#include <utility>
 
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/monoid.hpp>
 #include <tessera/kernels/fused/fused_instructions.hpp>
 #include <tessera/kernels/fused/fused_program.hpp>
 #include <tessera/kernels/fused/fused_results.hpp>
 #include <tessera/kernels/fused/fused_run.hpp>
 #include <tessera/kernels/fused/fused_schedule.hpp>
+#include <tessera/kernels/scratch.hpp>
 
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA::detail {
 
-/// An instruction with its code.
-template <class File, class Cursor> struct WalkedStep {
-  void (*run)(File& own, const File& shared, const Step& step, const Cursor& cursor, const double* uniforms) = nullptr;
+/// A value of any lane type.
+struct alignas(Lanes<double>) WalkedRegister {
+  std::byte bytes[sizeof(Lanes<double>)];
+};
+/// The values of a kernel by instruction, of which the kernel itself has the memory: kernels of all sizes share code.
+struct WalkedFile {
+  WalkedRegister* at = nullptr;
+
+  template <class T> Lanes<T>& get(int i) const { return *reinterpret_cast<Lanes<T>*>(at[i].bytes); }
+};
+template <int Size> struct WalkedRegisters {
+  WalkedRegister at[Size];
+
+  WalkedFile file() { return {at}; }
+  /// Code that only reads a value takes a WalkedFile, too.
+  WalkedFile file() const { return {const_cast<WalkedRegister*>(at)}; }
+};
+
+/// An instruction with its code: what computes its value or else reads it, and what stores it for a later pass.
+template <class Cursor> struct WalkedStep {
+  void (*compute)(WalkedFile& own, const WalkedFile& shared, const Step& step) = nullptr;
+  void (*read)(WalkedFile& own, const Step& step, const Cursor& cursor, const double* uniforms) = nullptr;
+  void (*restore)(WalkedFile& own, const Step& step, const Cursor& cursor) = nullptr;
+  void (*save)(WalkedFile& own, const Step& step, const Cursor& cursor) = nullptr;
   Step step;
+
+  void run(WalkedFile& own, const WalkedFile& shared, const Cursor& cursor, const double* uniforms) const {
+    if (compute != nullptr)
+      compute(own, shared, step);
+    else if (read != nullptr)
+      read(own, step, cursor, uniforms);
+    else
+      restore(own, step, cursor);
+    if (save != nullptr) save(own, step, cursor);
+  }
 };
 
 /// The functions of an Accumulation.
-template <class File> struct WalkedAccumulation {
-  void (*clear)(File* sums, int count, Total& total, int to);
-  void (*collect)(File* sums, int count, Total& total, int to);
-  void (*combine)(std::byte* at, Total& total);
-  void (*copy_lanes)(File* target, const File* source, int count, int to);
-  void (*restore_lanes)(File* sums, const File* saved, int count, std::int64_t size, int to);
-  void (*take)(File& shared, Total& total, int to, double* slot, bool given);
+struct WalkedAccumulation {
+  void (*clear_all)(WalkedFile* sums, int count, Total& total, int to) = nullptr;
+  void (*collect_all)(WalkedFile* sums, int count, Total& total, int to) = nullptr;
+  void (*combine)(std::byte* at, Total& total) = nullptr;
+  void (*copy_all)(WalkedFile* target, const WalkedFile* source, int count, int to) = nullptr;
+  void (*restore_all)(WalkedFile* sums, const WalkedFile* saved, int count, std::int64_t size, int to) = nullptr;
+  void (*take_total)(WalkedFile& shared, Total& total, int to, double* slot, bool given) = nullptr;
+
+  /// The files of `count` arrays of registers, at most 4.
+  template <class Registers> struct Files {
+    WalkedFile file[4];
+    Files(Registers* sums, int count) {
+      for (int u = 0; u < count; ++u) file[u] = sums[u].file();
+    }
+  };
+  template <class R> void clear(R* sums, int count, Total& total, int to) const {
+    clear_all(Files<R>(sums, count).file, count, total, to);
+  }
+  template <class R> void collect(R* sums, int count, Total& total, int to) const {
+    collect_all(Files<R>(sums, count).file, count, total, to);
+  }
+  template <class R> void copy_lanes(R* target, const R* source, int count, int to) const {
+    copy_all(Files<R>(target, count).file, Files<const R>(source, count).file, count, to);
+  }
+  template <class R> void restore_lanes(R* sums, const R* saved, int count, std::int64_t size, int to) const {
+    restore_all(Files<R>(sums, count).file, Files<const R>(saved, count).file, count, size, to);
+  }
+  template <class R> void take(R& shared, Total& total, int to, double* slot, bool given) const {
+    WalkedFile file = shared.file();
+    take_total(file, total, to, slot, given);
+  }
 };
-template <class File, Reduction R, DType Type>
-inline constexpr WalkedAccumulation<File> walked_accumulation = [] {
-  using A = Accumulation<File, R, Type>;
-  return WalkedAccumulation<File>{&A::clear, &A::collect, &A::combine, &A::copy_lanes, &A::restore_lanes, &A::take};
+template <Reduction R, DType Type>
+inline constexpr WalkedAccumulation walked_accumulation = [] {
+  using A = Accumulation<WalkedFile, R, Type>;
+  return WalkedAccumulation{&A::clear, &A::collect, &A::combine, &A::copy_lanes, &A::restore_lanes, &A::take};
 }();
 
 /// A result with its code.
-template <class File> struct WalkedExit {
-  void (*leave)(File& sums, const File& values, const Exit& exit, std::byte* const* outputs, std::int64_t offset,
-                bool past_caches) = nullptr;
-  const WalkedAccumulation<File>* sum = nullptr;  ///< of what accumulates in lanes
+struct WalkedExit {
+  void (*leave)(WalkedFile& sums, const WalkedFile& values, const Exit& exit, std::byte* const* outputs,
+                std::int64_t offset, bool past_caches) = nullptr;
+  const WalkedAccumulation* sum = nullptr;  ///< of what accumulates in lanes
   Exit exit;
 };
-template <class File> struct WalkedRowExit {
-  void (*leave)(const File& shared, const Exit& exit, std::byte* at) = nullptr;
+struct WalkedRowExit {
+  void (*leave)(const WalkedFile& shared, const Exit& exit, std::byte* at) = nullptr;
   Exit exit;
 };
 
@@ -58,23 +115,47 @@ struct WalkedRanges {
   Range element[Fused::max_phases], exit[Fused::max_phases];                   ///< by pass
 };
 
+/// Calls a function with each item of a schedule, in the order of the lists of a kernel, and returns the ranges.
+template <class Schedule, class Row, class Element, class Leave, class LeaveRow>
+constexpr WalkedRanges walked_ranges(const Schedule& schedule, int phases, Row row, Element element, Leave leave,
+                                     LeaveRow leave_row) {
+  WalkedRanges ranges;
+  const auto append = [](std::uint16_t& count, const auto& list, auto& add) {
+    WalkedRanges::Range made{count, static_cast<std::uint16_t>(count + list.size)};
+    for (int k = 0; k < list.size; ++k) add(list.items[k]);
+    count = made.end;
+    return made;
+  };
+  std::uint16_t rows = 0, row_exits = 0, elements = 0, exits = 0;
+  ranges.uniform = append(rows, schedule.uniform, row);
+  for (int stage = 0; stage <= phases; ++stage) {
+    ranges.row[stage] = append(rows, schedule.row[stage], row);
+    ranges.row_exit[stage] = append(row_exits, schedule.row_exits[stage], leave_row);
+  }
+  for (int pass = 0; pass < phases; ++pass) {
+    ranges.element[pass] = append(elements, schedule.element[pass], element);
+    ranges.exit[pass] = append(exits, schedule.exits[pass], leave);
+  }
+  return ranges;
+}
+
 /// The lists of a kernel, one after the other.
-template <class File> struct WalkedLists {
+struct WalkedLists {
   const KernelShape& shape;
   const WalkedRanges& ranges;
-  const WalkedStep<File, RowCursor>* rows;  ///< once per call, then once per row
-  const WalkedStep<File, ElementCursor>* elements;
-  const WalkedExit<File>* exits;
-  const WalkedRowExit<File>* row_exits;
+  const WalkedStep<RowCursor>* rows;  ///< once per call, then once per row
+  const WalkedStep<ElementCursor>* elements;
+  const WalkedExit* exits;
+  const WalkedRowExit* row_exits;
 };
 
-/// A kernel whose lists of instructions and results are walked at run time. All kernels of a program share the code of
-/// their instructions, so that a kernel compiles in a fraction of the time of an UnrolledKernel. It computes the same.
+/// A kernel whose lists of instructions and results are walked at run time. All kernels share the code of their
+/// instructions, so that a kernel compiles in a fraction of the time of an UnrolledKernel. It computes the same.
 template <int FileSize> struct WalkedKernel {
-  using File = Registers<FileSize>;
+  using File = WalkedRegisters<FileSize>;
   static constexpr int max_unroll = 4, max_phases = Fused::max_phases, file_size = FileSize;
 
-  WalkedLists<File> lists;
+  const WalkedLists& lists;
 
   const KernelShape& shape() const { return lists.shape; }
   int phases() const { return shape().phases; }
@@ -86,30 +167,28 @@ template <int FileSize> struct WalkedKernel {
   bool reduces(int pass) const { return shape().pass[pass].reduces; }
 
   void run_uniform(File& shared, const RowCursor& cursor, const double* uniforms) const {
-    each(lists.rows, lists.ranges.uniform,
-         [&](const auto& one) { one.run(shared, shared, one.step, cursor, uniforms); });
+    run_steps(lists.rows, lists.ranges.uniform, shared, shared, cursor, uniforms);
   }
   void run_row(int stage, File& shared, const RowCursor& cursor) const {
-    each(lists.rows, lists.ranges.row[stage],
-         [&](const auto& one) { one.run(shared, shared, one.step, cursor, nullptr); });
+    run_steps(lists.rows, lists.ranges.row[stage], shared, shared, cursor, nullptr);
   }
   void run_elements(int pass, File& own, const File& shared, const ElementCursor& cursor) const {
-    each(lists.elements, lists.ranges.element[pass],
-         [&](const auto& one) { one.run(own, shared, one.step, cursor, nullptr); });
+    run_steps(lists.elements, lists.ranges.element[pass], own, shared, cursor, nullptr);
   }
   void leave(int pass, File& sums, const File& own, const File& shared, std::byte* const* outputs, std::int64_t offset,
              bool past_caches) const {
-    each(lists.exits, lists.ranges.exit[pass], [&](const auto& one) {
-      one.leave(sums, one.exit.varies ? own : shared, one.exit, outputs, offset, past_caches);
+    WalkedFile to = sums.file();
+    each(lists.exits, lists.ranges.exit[pass], [&](const WalkedExit& made) {
+      made.leave(to, made.exit.varies ? own.file() : shared.file(), made.exit, outputs, offset, past_caches);
     });
   }
   template <class F> void leave_row(int stage, const File& shared, F place) const {
     each(lists.row_exits, lists.ranges.row_exit[stage],
-         [&](const auto& one) { one.leave(shared, one.exit, place(one.exit)); });
+         [&](const WalkedRowExit& made) { made.leave(shared.file(), made.exit, place(made.exit)); });
   }
   template <class F> void each_store(int pass, F f) const {
-    each(lists.exits, lists.ranges.exit[pass], [&](const auto& one) {
-      if (is_store(one.exit)) f(one.exit);
+    each(lists.exits, lists.ranges.exit[pass], [&](const WalkedExit& made) {
+      if (is_store(made.exit)) f(made.exit);
     });
   }
   template <class F> void each_sum(int pass, F f) const {
@@ -133,88 +212,25 @@ template <int FileSize> struct WalkedKernel {
   template <class Item, class F> static void each(const Item* items, WalkedRanges::Range range, F f) {
     for (int k = range.begin; k < range.end; ++k) f(items[k]);
   }
+  template <class Cursor>
+  static void run_steps(const WalkedStep<Cursor>* steps, WalkedRanges::Range range, File& own, const File& shared,
+                        const Cursor& cursor, const double* uniforms) {
+    WalkedFile to = own.file();
+    const WalkedFile from = shared.file();
+    for (int k = range.begin; k < range.end; ++k) steps[k].run(to, from, cursor, uniforms);
+  }
   template <class F> void each_of(int pass, Sums sums, F& f) const {
-    each(lists.exits, lists.ranges.exit[pass], [&](const auto& one) {
-      if (one.exit.sums == sums) f(*one.sum, one.exit);
+    each(lists.exits, lists.ranges.exit[pass], [&](const WalkedExit& made) {
+      if (made.exit.sums == sums) f(*made.sum, made.exit);
     });
   }
 };
 
-/// The lists of the kernel P, a Program.
-template <class P> struct WalkedProgram {
-  using File = typename P::File;
-
-  template <class List> static constexpr int total(const List* lists, int count) {
-    int sum = 0;
-    for (int i = 0; i < count; ++i) sum += lists[i].size;
-    return sum;
-  }
-  /// The lists of the schedule, without code.
-  struct Flat {
-    Step rows[P::schedule.uniform.size + total(P::schedule.row, P::fused.phases + 1) + 1]{};
-    Step elements[total(P::schedule.element, P::fused.phases) + 1]{};
-    Exit exits[total(P::schedule.exits, P::fused.phases) + 1]{},
-        row_exits[total(P::schedule.row_exits, P::fused.phases + 1) + 1]{};
-    WalkedRanges ranges;
-  };
-  template <class T, class List> static constexpr WalkedRanges::Range append(T* all, int& count, const List& list) {
-    const int begin = count;
-    for (int k = 0; k < list.size; ++k) all[count++] = list.items[k];
-    return {static_cast<std::uint16_t>(begin), static_cast<std::uint16_t>(count)};
-  }
-  static constexpr Flat flat = [] {
-    Flat made;
-    const auto& schedule = P::schedule;
-    int row = 0, row_exit = 0, element = 0, exit = 0;
-    made.ranges.uniform = append(made.rows, row, schedule.uniform);
-    for (int stage = 0; stage <= P::fused.phases; ++stage) {
-      made.ranges.row[stage] = append(made.rows, row, schedule.row[stage]);
-      made.ranges.row_exit[stage] = append(made.row_exits, row_exit, schedule.row_exits[stage]);
-    }
-    for (int pass = 0; pass < P::fused.phases; ++pass) {
-      made.ranges.element[pass] = append(made.elements, element, schedule.element[pass]);
-      made.ranges.exit[pass] = append(made.exits, exit, schedule.exits[pass]);
-    }
-    return made;
-  }();
-
-  // An item after the last keeps an array from being empty; it has no code.
-  template <Sums S, Reduction R, DType Type> static constexpr const WalkedAccumulation<File>* sum_of() {
-    if constexpr (S == Sums::nothing)
-      return nullptr;
-    else
-      return &walked_accumulation<File, R, Type>;
-  }
-  template <class Array> using ButLast = std::make_index_sequence<std::extent_v<Array> - 1>;
-  struct Coded {
-    WalkedStep<File, RowCursor> rows[std::extent_v<decltype(Flat::rows)>];
-    WalkedStep<File, ElementCursor> elements[std::extent_v<decltype(Flat::elements)>];
-    WalkedExit<File> exits[std::extent_v<decltype(Flat::exits)>];
-    WalkedRowExit<File> row_exits[std::extent_v<decltype(Flat::row_exits)>];
-  };
-  template <std::size_t... R, std::size_t... E, std::size_t... X, std::size_t... O>
-  static constexpr Coded with_code(std::index_sequence<R...>, std::index_sequence<E...>, std::index_sequence<X...>,
-                                   std::index_sequence<O...>) {
-    return {{{&run_step<flat.rows[R].kind, flat.rows[R].op, flat.rows[R].dtype, flat.rows[R].source, Keep::no, File,
-                        RowCursor>,
-              flat.rows[R]}...},
-            {{&run_step<flat.elements[E].kind, flat.elements[E].op, flat.elements[E].dtype, flat.elements[E].source,
-                        flat.elements[E].keep, File, ElementCursor>,
-              flat.elements[E]}...},
-            {{&leave<flat.exits[X].kind, flat.exits[X].reduction, flat.exits[X].sums != Sums::nothing,
-                     flat.exits[X].dtype, flat.exits[X].source, File>,
-              sum_of<flat.exits[X].sums, flat.exits[X].reduction, flat.exits[X].dtype>(), flat.exits[X]}...},
-            {{&leave_row<flat.row_exits[O].kind, flat.row_exits[O].reduction, flat.row_exits[O].dtype,
-                         flat.row_exits[O].source, File>,
-              flat.row_exits[O]}...}};
-  }
-  static constexpr Coded coded = with_code(ButLast<decltype(Flat::rows)>{}, ButLast<decltype(Flat::elements)>{},
-                                           ButLast<decltype(Flat::exits)>{}, ButLast<decltype(Flat::row_exits)>{});
-
-  static WalkedKernel<P::file_size> kernel() {
-    return {{P::shape, flat.ranges, coded.rows, coded.elements, coded.exits, coded.row_exits}};
-  }
-};
+/// Runs a kernel with up to `Size` registers. `lists`: its WalkedLists.
+template <int Size> void run_walked(const FusedCall& call, const void* lists) {
+  const WalkedLists& own = *static_cast<const WalkedLists*>(lists);
+  run_kernel(WalkedKernel<Size>{own}, call, thread_scratch<Scratch::staging, std::byte>(own.shape.buffer_bytes));
+}
 
 }  // namespace tessera::kernels::inline TESSERA_ISA::detail
 TESSERA_KERNEL_CODE_END

@@ -104,6 +104,7 @@ template <int Arity> struct ElementwiseOperation : AnyElementwiseOperation {
   static constexpr bool folds_constants = false;  ///< with constant operands, the compiler can compute `value`
   static constexpr bool of_integers = false;      ///< integers are computed exactly: `value` takes ExactIntegers
   static constexpr bool of_bools = true;          ///< operands may be bools
+  static constexpr bool of_floats = true;         ///< operands may be of floating types
   static constexpr bool fractional = false;       ///< integer and bool operands give f32
   static constexpr bool predicate = false;        ///< results are bools
   static constexpr bool divides = false;          ///< by the second operand

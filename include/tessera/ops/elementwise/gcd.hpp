@@ -33,7 +33,7 @@ template <class T> constexpr T greatest_common_divisor(T a, T b) {
 struct GcdOp : ElementwiseOperation<2> {
   static constexpr std::string_view name = "gcd";
   static constexpr std::uint8_t flops = 40, lane_cost = 250;
-  static constexpr bool of_bools = false, by_part = true;
+  static constexpr bool of_bools = false, of_floats = false, by_part = true;
   static TESSERA_INLINE auto value(const auto& x, const auto& y) {
     return each_element([](auto a, auto b) { return greatest_common_divisor(a, b); }, x, y);
   }

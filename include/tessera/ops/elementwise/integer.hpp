@@ -39,7 +39,7 @@ struct FmodOp : ElementwiseOperation<2> {
 };
 
 template <int Arity> struct BitwiseOperation : ElementwiseOperation<Arity> {
-  static constexpr bool of_bools = false, by_part = true;
+  static constexpr bool of_bools = false, of_floats = false, by_part = true;
 };
 /// A function of 64-bit integers, of the doubles that hold them on the host.
 template <class F> constexpr double of_whole(F f, double x, double y = 0) {

@@ -12,15 +12,20 @@
 
 #include <tessera/base/compiled.hpp>
 #include <tessera/base/growable.hpp>
-#include <tessera/graph/fuse/traced_units.hpp>
 #include <tessera/graph/trace/named_leaves.hpp>
-#include <tessera/kernels/fused/fused_kernel.hpp>
 #include <tessera/kernels/made_once.hpp>
 #include <tessera/runtime/executor/compiled_program.hpp>
 #include <tessera/runtime/steps/step_code.hpp>
 #include <tessera/tensor/program/plan_cache.hpp>
+#if TESSERA_LIBRARY_MAKES_KERNELS
+#include <tessera/runtime/executor/made_program.hpp>
+#else
+#include <tessera/graph/fuse/traced_units.hpp>
+#include <tessera/kernels/fused/fused_kernel.hpp>
+#endif
 #if TESSERA_HAS_DEFINITIONS
 #include <tessera/runtime/executor/executable.hpp>
+#include <tessera/runtime/executor/made_program.hpp>
 #include <tessera/runtime/executor/profile_hook.hpp>
 #include <tessera/runtime/oracle/oracle.hpp>
 #endif
@@ -29,6 +34,15 @@ namespace tessera {
 
 namespace detail {
 
+#if TESSERA_LIBRARY_MAKES_KERNELS
+/// A traced program, whose kernels and steps the library has.
+template <class Traced> struct ProgramCode {
+  static const CompiledProgram& compiled() {
+    static const CompiledProgram& made = make_program(Traced::program());
+    return made;
+  }
+};
+#else
 /// A traced program with the compiled code of its fused kernels and of the steps that it needs.
 template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   using TracedUnits<Traced>::kernels;
@@ -56,13 +70,13 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   }();
 
   static CompiledProgram compiled() {
-    static const auto code = []<std::size_t... K>(std::index_sequence<K...>) {
-      return std::array<FusedKernel, sizeof...(K) + 1>{tessera::kernels::fused_kernel<kernels, static_cast<int>(K)>...,
-                                                       nullptr};
+    static constexpr auto code = []<std::size_t... K>(std::index_sequence<K...>) {
+      return std::array<FusedKernel, sizeof...(K) + 1>{tessera::kernels::fused_kernel<kernels, static_cast<int>(K)>...};
     }(std::make_index_sequence<kernel_count>{});
     return {Traced::program(), views.data(), kernels.data(), code.data(), &runtime::step_code<needs>()};
   }
 };
+#endif
 
 /// `source`: the line that a profiler shows for the program, and for its steps without a line.
 TESSERA_ONCE Growable<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments,
