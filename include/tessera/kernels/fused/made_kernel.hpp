@@ -2,6 +2,8 @@
 #define TESSERA_KERNELS_FUSED_MADE_KERNEL_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/graph/fuse/fused.hpp>
+#ifdef TESSERA_DEFINITIONS
 #include <cstdint>
 #include <type_traits>
 
@@ -9,12 +11,18 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/base/monoid.hpp>
-#include <tessera/graph/fuse/fused.hpp>
 #include <tessera/kernels/fused/fused_program.hpp>
 #include <tessera/kernels/fused/walked_kernel.hpp>
 #include <tessera/ops/rows.hpp>
+#endif
 
-// Walked kernels of programs that are known only at run time. Includes the code of all instructions for all types.
+namespace tessera::kernels {
+/// The walked kernel of a list of instructions that is known only when the program runs. Its lists are never freed.
+/// Only tessera::compiled has it, with the code of all instructions for all types.
+FusedKernel make_kernel(const Fused& fused);
+}  // namespace tessera::kernels
+
+#ifdef TESSERA_DEFINITIONS
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
 
@@ -37,8 +45,8 @@ inline constexpr DTypeSet narrow_dtypes =
 /// Whether an operation has code for lanes of type T.
 template <class Operation, class T> constexpr bool computes() {
   constexpr const OpRow& row = ops::row_v<Operation>;
-  if constexpr (!std::is_floating_point_v<T>)
-    return !row.fractional && (row.of_bools || !std::is_same_v<T, bool>);
+  if constexpr (!std::is_floating_point_v<T>)  // kernels divide integers where an operation is composed of quotients
+    return std::is_same_v<T, bool> ? !row.fractional && row.of_bools : !row.fractional || row.divides;
   else if constexpr (requires { Operation::of_floats; })
     return Operation::of_floats;
   else
@@ -189,7 +197,7 @@ inline WalkedRowExit made_row_exit(const Exit& exit) {
 
 }  // namespace detail
 
-/// A walked kernel of a list of instructions that is known only at run time. Not to be copied: its lists point into it.
+/// The lists of a walked kernel. Not to be copied: they point into the object.
 class MadeKernel {
  public:
   explicit MadeKernel(const Fused& fused) : lists_{shape_, ranges_, nullptr, nullptr, nullptr, nullptr} {
@@ -231,6 +239,11 @@ class MadeKernel {
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
 TESSERA_KERNEL_CODE_END
+
+namespace tessera::kernels {
+FusedKernel make_kernel(const Fused& fused) { return (new MadeKernel(fused))->code(); }
+}  // namespace tessera::kernels
+#endif
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -17,15 +17,14 @@
 #include <tessera/runtime/executor/compiled_program.hpp>
 #include <tessera/runtime/steps/step_code.hpp>
 #include <tessera/tensor/program/plan_cache.hpp>
-#if TESSERA_LIBRARY_MAKES_KERNELS
-#include <tessera/runtime/executor/made_program.hpp>
-#else
+#if !TESSERA_LIBRARY_MAKES_KERNELS
 #include <tessera/graph/fuse/traced_units.hpp>
 #include <tessera/kernels/fused/fused_kernel.hpp>
+#else
+#include <tessera/runtime/executor/made_program.hpp>
 #endif
 #if TESSERA_HAS_DEFINITIONS
 #include <tessera/runtime/executor/executable.hpp>
-#include <tessera/runtime/executor/made_program.hpp>
 #include <tessera/runtime/executor/profile_hook.hpp>
 #include <tessera/runtime/oracle/oracle.hpp>
 #endif
