@@ -1,5 +1,4 @@
-// tessera::compiled: the planner, the executor, the steps, and walked kernels, compiled once for all units of a
-// project.
+// tessera::compiled: the planner, the executor and the steps, compiled once for all units of a project.
 #define TESSERA_DEFINITIONS
 #include <tessera/data/checkpoint/checkpoint_manager.hpp>
 #include <tessera/data/data.hpp>

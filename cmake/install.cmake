@@ -28,7 +28,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmak
   COMPATIBILITY SameMinorVersion
   ${architecture})
 install(FILES ${PROJECT_BINARY_DIR}/tesseraConfig.cmake ${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake
-  cmake/components.cmake cmake/compiled.cmake cmake/definitions.cpp
+  cmake/components.cmake cmake/compiled.cmake cmake/definitions.cpp cmake/kernel_definitions.cpp
   DESTINATION ${tessera_package_dir})
 
 # What pkg-config gives is header-only, with the bridges whose libraries are found. range-v3 ships no pkg-config file, so its

@@ -3,7 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/fuse/fused.hpp>
-#ifdef TESSERA_DEFINITIONS
+#ifdef TESSERA_KERNEL_DEFINITIONS
 #include <cstdint>
 #include <type_traits>
 
@@ -22,7 +22,7 @@ namespace tessera::kernels {
 FusedKernel make_kernel(const Fused& fused);
 }  // namespace tessera::kernels
 
-#ifdef TESSERA_DEFINITIONS
+#ifdef TESSERA_KERNEL_DEFINITIONS
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
 
@@ -35,7 +35,7 @@ template <class Cursor> using ReadCode = decltype(WalkedStep<Cursor>::read);
 template <class F> auto with_lanes(DType type, F f) {
   return dispatch(
       type, [&]<class T>() { return f.template operator()<lane_t<T>>(); },
-      [] -> decltype(f.template operator()<float>()) { return {}; });
+      []() -> decltype(f.template operator()<float>()) { return {}; });
 }
 
 /// Integers that are computed as i32 and then wrapped.
