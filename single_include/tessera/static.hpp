@@ -9586,6 +9586,7 @@ template <int Arity> struct ElementwiseOperation : AnyElementwiseOperation {
   static constexpr bool folds_constants = false;  ///< with constant operands, the compiler can compute `value`
   static constexpr bool of_integers = false;      ///< integers are computed exactly: `value` takes ExactIntegers
   static constexpr bool of_bools = true;          ///< operands may be bools
+  static constexpr bool of_floats = true;         ///< operands may be of floating types
   static constexpr bool fractional = false;       ///< integer and bool operands give f32
   static constexpr bool predicate = false;        ///< results are bools
   static constexpr bool divides = false;          ///< by the second operand
@@ -11613,7 +11614,7 @@ struct FmodOp : ElementwiseOperation<2> {
 };
 
 template <int Arity> struct BitwiseOperation : ElementwiseOperation<Arity> {
-  static constexpr bool of_bools = false, by_part = true;
+  static constexpr bool of_bools = false, of_floats = false, by_part = true;
 };
 /// A function of 64-bit integers, of the doubles that hold them on the host.
 template <class F> constexpr double of_whole(F f, double x, double y = 0) {
@@ -15966,7 +15967,7 @@ template <class T> constexpr T greatest_common_divisor(T a, T b) {
 struct GcdOp : ElementwiseOperation<2> {
   static constexpr std::string_view name = "gcd";
   static constexpr std::uint8_t flops = 40, lane_cost = 250;
-  static constexpr bool of_bools = false, by_part = true;
+  static constexpr bool of_bools = false, of_floats = false, by_part = true;
   static TESSERA_INLINE auto value(const auto& x, const auto& y) {
     return each_element([](auto a, auto b) { return greatest_common_divisor(a, b); }, x, y);
   }
@@ -35390,7 +35391,13 @@ struct FusedCall {
   bool past_caches = false;  ///< store past the caches: results are not read soon, and don't overlap the inputs
 };
 
-using FusedKernel = void (*)(const FusedCall&);
+/// The code of a fused kernel: a function, and what it reads besides its call, or null.
+struct FusedKernel {
+  void (*run)(const FusedCall& call, const void* lists) = nullptr;
+  const void* lists = nullptr;
+
+  void operator()(const FusedCall& call) const { run(call, lists); }
+};
 
 }  // namespace tessera
 

@@ -7870,6 +7870,7 @@ template <int Arity> struct ElementwiseOperation : AnyElementwiseOperation {
   static constexpr bool folds_constants = false;  ///< with constant operands, the compiler can compute `value`
   static constexpr bool of_integers = false;      ///< integers are computed exactly: `value` takes ExactIntegers
   static constexpr bool of_bools = true;          ///< operands may be bools
+  static constexpr bool of_floats = true;         ///< operands may be of floating types
   static constexpr bool fractional = false;       ///< integer and bool operands give f32
   static constexpr bool predicate = false;        ///< results are bools
   static constexpr bool divides = false;          ///< by the second operand
@@ -9897,7 +9898,7 @@ struct FmodOp : ElementwiseOperation<2> {
 };
 
 template <int Arity> struct BitwiseOperation : ElementwiseOperation<Arity> {
-  static constexpr bool of_bools = false, by_part = true;
+  static constexpr bool of_bools = false, of_floats = false, by_part = true;
 };
 /// A function of 64-bit integers, of the doubles that hold them on the host.
 template <class F> constexpr double of_whole(F f, double x, double y = 0) {
@@ -14762,7 +14763,7 @@ template <class T> constexpr T greatest_common_divisor(T a, T b) {
 struct GcdOp : ElementwiseOperation<2> {
   static constexpr std::string_view name = "gcd";
   static constexpr std::uint8_t flops = 40, lane_cost = 250;
-  static constexpr bool of_bools = false, by_part = true;
+  static constexpr bool of_bools = false, of_floats = false, by_part = true;
   static TESSERA_INLINE auto value(const auto& x, const auto& y) {
     return each_element([](auto a, auto b) { return greatest_common_divisor(a, b); }, x, y);
   }
@@ -22089,6 +22090,15 @@ constexpr auto dynamic_update_index(const X& x, const Update& update, const Inde
 #define TESSERA_HAS_DEFINITIONS 0
 #endif
 
+// Whether units and kernels of programs are made by the library, when a program is first used, instead of by the
+// compiler of the unit that traces it: where kernels are not optimised, with tessera::compiled. They are a third of
+// what such a unit costs to compile (docs/decisions/0108).
+#if defined(TESSERA_COMPILED) && (!defined(__OPTIMIZE__) || defined(TESSERA_WALKED_KERNELS))
+#define TESSERA_LIBRARY_MAKES_KERNELS 1
+#else
+#define TESSERA_LIBRARY_MAKES_KERNELS 0
+#endif
+
 // Linking translation units with and without TESSERA_COMPILED into one program fails: both kinds define this symbol.
 // Header-only units define it in a COMDAT group, so that there may be many of them; it is not weak, since a weak symbol
 // would yield to the library's. `.ifndef` is for LTO, which puts the text of several units into one assembly.
@@ -25566,7 +25576,13 @@ struct FusedCall {
   bool past_caches = false;  ///< store past the caches: results are not read soon, and don't overlap the inputs
 };
 
-using FusedKernel = void (*)(const FusedCall&);
+/// The code of a fused kernel: a function, and what it reads besides its call, or null.
+struct FusedKernel {
+  void (*run)(const FusedCall& call, const void* lists) = nullptr;
+  const void* lists = nullptr;
+
+  void operator()(const FusedCall& call) const { run(call, lists); }
+};
 
 }  // namespace tessera
 
@@ -30098,6 +30114,7 @@ enum class Scratch {
   packed_c,
   panel_a,
   panel_b,
+  staging,
   kept_values,
   attention,
   attention_bias,
@@ -31615,1586 +31632,6 @@ TESSERA_PLANNING_END
 
 #endif
 
-// ---- tessera/graph/fuse/dependencies.hpp
-
-#ifndef TESSERA_GRAPH_FUSE_DEPENDENCIES_HPP
-#define TESSERA_GRAPH_FUSE_DEPENDENCIES_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera::detail {
-
-/// The groups on which each group depends, directly or through other groups, as bit sets. Groups are numbered in the
-/// order in which they are added; after a merge, one of the two groups is not part of the order any more. The number of
-/// the newest group is given again after its merge: most nodes join the group of an operand at once, and sets are as
-/// long as there are numbers. Compilers limit the statements and calls of a constant expression, but not its
-/// expressions: hence one expression processes a chunk of words, and members access raw pointers.
-class Dependencies {
- public:
-  /// Capacity: `most` groups.
-  constexpr explicit Dependencies(int most)
-      : words_((static_cast<std::size_t>(most) / 64 / chunk + 1) * chunk),
-        list_(words_ * static_cast<std::size_t>(most)), alive_list_(words_), read_list_(static_cast<std::size_t>(most)),
-        sets_(list_.data()), alive_(alive_list_.data()), is_read_(read_list_.data()) {}
-  Dependencies(const Dependencies&) = delete;
-  Dependencies& operator=(const Dependencies&) = delete;
-
-  constexpr int add() {
-    alive_[count_ / 64] |= std::uint64_t{1} << (count_ % 64);
-    return count_++;
-  }
-  /// The number of groups, including those that were merged into others and whose numbers were not given again.
-  constexpr int count() const { return count_; }
-  constexpr bool is_alive(int g) const { return (alive_[g / 64] >> (g % 64) & 1) != 0; }
-
-  /// The set of groups on which group g depends: bit i % 64 of word i / 64 for group i. The sets of all groups follow
-  /// each other, each of words() words.
-  constexpr const std::uint64_t* of(int g) const { return sets_ + words_ * static_cast<std::size_t>(g); }
-  constexpr std::size_t words() const { return words_; }
-  constexpr bool reaches(int from, int to) const {
-    return (sets_[words_ * static_cast<std::size_t>(from) + static_cast<std::size_t>(to) / 64] >> (to % 64) & 1) != 0;
-  }
-
-  constexpr void depend(int g, int other) {
-    is_read_[other] = 1;
-    sets_[words_ * static_cast<std::size_t>(g) + static_cast<std::size_t>(other) / 64] |= std::uint64_t{1}
-                                                                                          << (other % 64);
-    absorb(g, other);
-  }
-
-  /// Merges group `gone` into group `kept`.
-  constexpr void merge(int kept, int gone) {
-    const std::uint64_t kept_bit = std::uint64_t{1} << (kept % 64), gone_bit = std::uint64_t{1} << (gone % 64);
-    alive_[gone / 64] &= ~gone_bit;
-    // Groups that depend on one of the two now depend on both, and on everything on which these depend.
-    const bool grows = is_read_[gone] != 0 || (is_read_[kept] != 0 && (!covers(kept, gone) || !covers(gone, kept)));
-    absorb(kept, gone);
-    if (grows) spread(kept, gone);
-    if (is_read_[gone] != 0) is_read_[kept] = 1;
-    std::uint64_t* const own = sets_ + words_ * static_cast<std::size_t>(kept);
-    own[kept / 64] &= ~kept_bit;
-    own[gone / 64] &= ~gone_bit;
-    if (gone == count_ - 1 && is_read_[gone] == 0) remove_newest();
-  }
-
-  /// An order in which groups can run: always the first group whose dependencies have run.
-  constexpr Growable<std::int32_t> order() const {
-    Growable<std::int32_t> made;
-    Growable<std::uint64_t> left(alive_list_);
-    std::uint64_t* const waiting = left.data();
-    const std::size_t words = used_words();
-    made.reserve(static_cast<std::size_t>(count_));
-    for (bool some = true; some;) {
-      const std::size_t before = made.size();
-      some = false;
-      for (std::size_t w = 0; w < words; ++w)
-        for (std::uint64_t groups = waiting[w]; groups != 0; groups &= groups - 1) {
-          const int g = static_cast<int>(w * 64) + std::countr_zero(groups);
-          if (waits(g, waiting, words)) {
-            some = true;
-            continue;
-          }
-          waiting[w] &= ~(std::uint64_t{1} << (g % 64));
-          made.push_back(g);
-        }
-      if (some && made.size() == before)
-        fail(errc::graph_invalid, "[group] order: fusion groups depend on each other in a cycle");
-    }
-    return made;
-  }
-
- private:
-  static constexpr std::size_t chunk = 8;  // words that one expression processes
-  std::size_t words_;                      // of one set
-  Growable<std::uint64_t> list_, alive_list_;
-  Growable<std::uint8_t> read_list_;
-  // Raw pointers, which cost no calls: a set for each group, the groups that exist, and whether another group depends
-  // on each.
-  std::uint64_t *sets_, *alive_;
-  std::uint8_t* is_read_;
-  int count_ = 0;
-
-  /// The number of words of a set that are in use, a multiple of `chunk`.
-  constexpr std::size_t used_words() const { return (static_cast<std::size_t>(count_) / 64 / chunk + 1) * chunk; }
-
-  constexpr void remove_newest() {
-    std::uint64_t* const own = sets_ + words_ * static_cast<std::size_t>(--count_);
-    for (std::size_t w = 0; w * 64 <= static_cast<std::size_t>(count_); w += chunk)
-      own[w] = own[w + 1] = own[w + 2] = own[w + 3] = own[w + 4] = own[w + 5] = own[w + 6] = own[w + 7] = 0;
-  }
-  constexpr void absorb(int from, int to) {
-    std::uint64_t* const b = sets_ + words_ * static_cast<std::size_t>(from);
-    const std::uint64_t* const m = sets_ + words_ * static_cast<std::size_t>(to);
-    for (std::size_t w = 0; w * 64 <= static_cast<std::size_t>(count_); w += chunk)
-      b[w] |= m[w], b[w + 1] |= m[w + 1], b[w + 2] |= m[w + 2], b[w + 3] |= m[w + 3], b[w + 4] |= m[w + 4],
-          b[w + 5] |= m[w + 5], b[w + 6] |= m[w + 6], b[w + 7] |= m[w + 7];
-  }
-  /// Whether `from` depends on everything on which `to` depends, apart from the two groups themselves.
-  constexpr bool covers(int from, int to) const {
-    const std::uint64_t *const o = of(from), *const b = of(to);
-    const std::size_t words = used_words();
-    const std::size_t own_word = static_cast<std::size_t>(from) / 64;
-    const std::uint64_t own_bit = std::uint64_t{1} << (from % 64);
-    for (std::size_t w = 0; w < words; w += chunk)
-      if (((b[w] & ~o[w]) | (b[w + 1] & ~o[w + 1]) | (b[w + 2] & ~o[w + 2]) | (b[w + 3] & ~o[w + 3]) |
-           (b[w + 4] & ~o[w + 4]) | (b[w + 5] & ~o[w + 5]) | (b[w + 6] & ~o[w + 6]) | (b[w + 7] & ~o[w + 7])) != 0)
-        for (std::size_t v = w; v < w + chunk; ++v)
-          if ((b[v] & ~o[v] & ~(v == own_word ? own_bit : 0)) != 0) return false;
-    return true;
-  }
-  constexpr void spread(int kept, int gone) {
-    const std::uint64_t kept_bit = std::uint64_t{1} << (kept % 64), gone_bit = std::uint64_t{1} << (gone % 64);
-    const std::size_t k = static_cast<std::size_t>(kept) / 64, g = static_cast<std::size_t>(gone) / 64, w = words_;
-    for (int first = 0; first < count_; first += 4)
-      if (const std::uint64_t* const r = of(first);
-          first + 4 > count_ || (((r[k] | r[k + w] | r[k + 2 * w] | r[k + 3 * w]) & kept_bit) |
-                                 ((r[g] | r[g + w] | r[g + 2 * w] | r[g + 3 * w]) & gone_bit)) != 0)
-        for (int t = first; t < first + 4 && t < count_; ++t)
-          if (t != kept && (alive_[t / 64] >> (t % 64) & 1) != 0 && (reaches(t, kept) || reaches(t, gone)))
-            depend(t, kept);
-  }
-  constexpr bool waits(int g, const std::uint64_t* waiting, std::size_t words) const {
-    const std::uint64_t *const n = of(g), *const l = waiting;
-    for (std::size_t w = 0; w < words; w += chunk)
-      if (((n[w] & l[w]) | (n[w + 1] & l[w + 1]) | (n[w + 2] & l[w + 2]) | (n[w + 3] & l[w + 3]) |
-           (n[w + 4] & l[w + 4]) | (n[w + 5] & l[w + 5]) | (n[w + 6] & l[w + 6]) | (n[w + 7] & l[w + 7])) != 0)
-        return true;
-    return false;
-  }
-};
-
-}  // namespace tessera::detail
-
-TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/graph/fuse/groups.hpp
-
-#ifndef TESSERA_GRAPH_FUSE_GROUPS_HPP
-#define TESSERA_GRAPH_FUSE_GROUPS_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera {
-
-/// Along which dims of the group's iteration space a node of a fused group extends.
-enum class SpaceForm : std::uint8_t {
-  element,   ///< all dims
-  row,       ///< all but the last dim, which has extent 1
-  squeezed,  ///< all but the last dim, which the node does not have
-  reduced,   ///< reduced over dims other than just the last: complete only after the whole group, so no member can
-             ///< read it
-};
-
-/// What grouping finds out about one node.
-struct NodeGroup {
-  std::int32_t group = -1;
-  std::int32_t next = -1;      ///< the next member of the group, in ascending order
-  std::int32_t addition = -1;  ///< of an addition: the einsum that it absorbs
-  OpKind kind = OpKind::source;
-  SpaceForm form = SpaceForm::element;
-  std::uint8_t shape_only = 0;
-  bool host = false;
-  bool leaves = false;       ///< a node outside of the group reads it, or it is a result
-  bool whole_input = false;  ///< of a reduction: its operand has the iteration space of the group
-};
-
-/// Nodes that run as one step.
-struct GroupMembers {
-  std::int32_t first = -1, last = -1, count = 0;  ///< a list linked by NodeGroup::next
-  std::int32_t rank = 0;                          ///< of the iteration space
-  bool fused = false;
-};
-
-/// The groups of one graph, in an order in which they can run.
-struct GroupsView {
-  const NodeGroup* nodes = nullptr;
-  const GroupMembers* groups = nullptr;
-  int count = 0;
-};
-struct Groups {
-  Growable<NodeGroup> nodes;
-  Growable<GroupMembers> groups;
-  constexpr GroupsView view() const { return {nodes.data(), groups.data(), static_cast<int>(groups.size())}; }
-};
-
-}  // namespace tessera
-
-TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/graph/fuse/dim_classes.hpp
-
-#ifndef TESSERA_GRAPH_FUSE_DIM_CLASSES_HPP
-#define TESSERA_GRAPH_FUSE_DIM_CLASSES_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera {
-
-/// Which dims of a graph have equal extents in every call: the dims that consist of one factor of an operation form a
-/// class.
-class DimClasses {
- public:
-  constexpr explicit DimClasses(const GraphView& graph)
-      : graph_(graph), earlier_(static_cast<std::size_t>(graph.size) * max_rank) {
-    FactorRule rule;
-    for (int id = 0; id < graph.size; ++id) unify_node(id, rule);
-  }
-
-  /// The class of a dim; -1 for a dim of static extent 1.
-  constexpr std::int32_t of(int id, int dim) const { return graph_[id].is_singleton(dim) ? -1 : find(slot(id, dim)); }
-
- private:
-  GraphView graph_;
-  Growable<std::int32_t> earlier_;  // by dim: 1 + an earlier dim of its class; 0: it is the first
-
-  static constexpr std::int32_t slot(int id, int dim) { return id * max_rank + dim; }
-  constexpr std::int32_t find(std::int32_t s) const {
-    const std::int32_t* const earlier = earlier_.data();
-    while (earlier[s] != 0) s = earlier[s] - 1;
-    return s;
-  }
-  constexpr void unify(std::int32_t a, std::int32_t b) {
-    a = find(a);
-    b = find(b);
-    // The earliest dim represents its class, so that classes don't depend on the order of unification.
-    if (a != b) earlier_.data()[a < b ? b : a] = (a < b ? a : b) + 1;
-  }
-
-  // The rule of most operations: trailing dims are aligned, and equal unless one has static extent 1.
-  constexpr void unify_aligned(int id) {
-    const Node& node = graph_[id];
-    for (int i = 0; i < node.arity; ++i) {
-      const int operand = graph_.operands[node.first + i];
-      const Node& from = graph_.nodes[operand];
-      const int own = id * max_rank + node.rank - from.rank;
-      for (int d = 0; d < from.rank; ++d)
-        if ((from.singletons >> d & 1) == 0) unify(operand * max_rank + d, own + d);
-    }
-  }
-
-  constexpr void unify_node(int id, FactorRule& rule) {
-    const Node& node = graph_[id];
-    if (node.arity == 0) return;
-    if (node.is_projection()) {
-      const Node& repeat = graph_.operand_node(id, 0);
-      const int source = graph_.operand(id, 0), output = output_of(node);
-      const Repeat shape = Repeat::of(repeat);
-      if (output < shape.carried) {
-        for (int d = 0; d < node.rank; ++d) unify(slot(id, d), slot(graph_.operand(source, output), d));
-      } else if (shape.stacked > 0) {
-        unify(slot(id, 0), slot(graph_.operand(source, shape.carried), 0));
-      }
-      return;
-    }
-    if (node.is_repeat()) {
-      const Repeat shape = Repeat::of(node);
-      for (int i = 1; i < shape.stacked; ++i)
-        unify(slot(graph_.operand(id, shape.carried), 0), slot(graph_.operand(id, shape.carried + i), 0));
-      return;
-    }
-    const OpRow& row = row_of(node);
-    if (row.kind == OpKind::elementwise || row.kind == OpKind::index || row.unit == UnitKind::constraint)
-      return unify_aligned(id);
-    const ShardingRule sharding = row.sharding;
-    if (sharding == nullptr || node.rank == 0) {
-      if (sharding == nullptr || row.unit != UnitKind::contraction) return;
-    }
-    rule.kinds.clear();
-    rule.operands.clear();
-    rule.result = {};
-    sharding(graph_, id, rule);
-    std::int32_t first[32];
-    for (auto& f : first) f = -1;
-    auto visit = [&](const DimFactors& dims, int owner) {
-      for (int d = 0; d < graph_[owner].rank; ++d) {
-        if (dims.dims[d].size() != 1) continue;
-        const auto f = static_cast<std::size_t>(dims.dims[d][0]);
-        // slice, pad, concat: the result's dim has another extent
-        if (rule.kinds[f] >= FactorKind::permutation) continue;
-        if (first[f] < 0)
-          first[f] = slot(owner, d);
-        else
-          unify(first[f], slot(owner, d));
-      }
-    };
-    visit(rule.result, id);
-    for (int i = 0; i < node.arity; ++i)
-      if (const int operand = graph_.operand(id, i); operand >= 0)
-        visit(rule.operands[static_cast<std::size_t>(i)], operand);
-  }
-};
-
-}  // namespace tessera
-
-TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/graph/fuse/space.hpp
-
-#ifndef TESSERA_GRAPH_FUSE_SPACE_HPP
-#define TESSERA_GRAPH_FUSE_SPACE_HPP
-
-namespace tessera::detail {
-
-/// The dims of an iteration space, as classes (see DimClasses); -1 where the extent is 1.
-struct Space {
-  std::int32_t rank = 0;
-  std::int32_t dims[max_rank]{};
-
-  // One expression, since compilers limit the statements of a constant expression. Dims beyond the rank are 0.
-  constexpr bool operator==(const Space& other) const {
-    return rank == other.rank && dims[0] == other.dims[0] && dims[1] == other.dims[1] && dims[2] == other.dims[2] &&
-           dims[3] == other.dims[3] && dims[4] == other.dims[4] && dims[5] == other.dims[5] &&
-           dims[6] == other.dims[6] && dims[7] == other.dims[7];
-  }
-  constexpr bool same(const Space& other, int leading) const {
-    for (int d = 0; d < leading; ++d)
-      if (dims[d] != other.dims[d]) return false;
-    return true;
-  }
-  /// Whether a value with the dims `inner` has the dims of this space, with extent 1 along the last dim or without it.
-  constexpr bool has_row(const Space& inner) const {
-    return rank > 0 && inner.rank == rank && inner.dims[rank - 1] < 0 && dims[rank - 1] >= 0 && same(inner, rank - 1);
-  }
-  constexpr bool has_squeezed_row(const Space& inner) const {
-    return rank > 1 && inner.rank == rank - 1 && dims[rank - 1] >= 0 && same(inner, rank - 1);
-  }
-};
-
-}  // namespace tessera::detail
-
-#endif
-
-// ---- tessera/graph/fuse/node_spaces.hpp
-
-#ifndef TESSERA_GRAPH_FUSE_NODE_SPACES_HPP
-#define TESSERA_GRAPH_FUSE_NODE_SPACES_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera::detail {
-
-/// By node: the iteration space of the node if it were a group by itself.
-constexpr Growable<Space> node_spaces(const GraphView& graph) {
-  Growable<Space> spaces(static_cast<std::size_t>(graph.size));
-  const DimClasses classes(graph);
-  Space* const made = spaces.data();
-  for (int id = 0; id < graph.size; ++id) {
-    const int rank = graph.nodes[id].rank;
-    made[id].rank = rank;
-    for (int d = 0; d < rank; ++d) made[id].dims[d] = classes.of(id, d);
-  }
-  return spaces;
-}
-
-}  // namespace tessera::detail
-
-TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/graph/fuse/node_reads.hpp
-
-#ifndef TESSERA_GRAPH_FUSE_NODE_READS_HPP
-#define TESSERA_GRAPH_FUSE_NODE_READS_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera {
-
-namespace detail {
-
-/// The nodes of a graph with their iteration spaces, the values whose elements each node reads, and the nodes that read
-/// its elements: what a Grouper asks of each node many times.
-class NodeReads {
- protected:
-  /// What grouping knows about one node.
-  struct NodeState : NodeGroup {
-    Space space;
-    std::int32_t uses = 0;
-    std::int32_t absorbed = -1;  ///< of an einsum: the addition that absorbs it
-    /// the values whose elements it reads, host scalars excluded: a range of reads_
-    std::int32_t first_read = 0, last_read = 0;
-    std::int32_t first_reader = 0, last_reader = 0;  ///< the nodes that read its elements: a range of readers_
-    bool is_output = false;
-    bool is_computed = false;  ///< an output, repeat or custom call reads its elements; else only its shape is read
-  };
-
-  GraphView graph_;
-  Growable<NodeState> states_;
-  Growable<std::int32_t> reads_, readers_;
-  NodeState* state_;  // states_ as a raw pointer, which costs no calls
-
-  /// `spaces`: the iteration spaces of the nodes; null: they are computed.
-  constexpr NodeReads(const GraphView& graph, const Space* spaces)
-      : graph_(graph), states_(count(graph.size)), state_(states_.data()) {
-    if (spaces != nullptr) {
-      for (int id = 0; id < graph.size; ++id) state_[id].space = spaces[id];
-    } else {
-      const Growable<Space> own = node_spaces(graph);
-      for (int id = 0; id < graph.size; ++id) state_[id].space = own.data()[id];
-    }
-    describe_nodes();
-    list_reads();
-    mark_computed();
-  }
-  NodeReads(const NodeReads&) = delete;
-  NodeReads& operator=(const NodeReads&) = delete;
-
-  static constexpr std::size_t count(int i) { return static_cast<std::size_t>(i); }
-  constexpr NodeState& at(int id) { return state_[id]; }
-  constexpr const NodeState& at(int id) const { return state_[id]; }
-
-  constexpr bool read_once(int id) const { return !at(id).is_output && at(id).last_reader - at(id).first_reader == 1; }
-
- private:
-  constexpr void describe_nodes() {
-    NodeState* const states = states_.data();
-    for (int id = 0; id < graph_.size; ++id) {
-      NodeState& state = states[id];
-      const Node& node = graph_.nodes[id];
-      const OpRow& row = row_of(node);
-      state.kind = row.kind;
-      state.shape_only = static_cast<std::uint8_t>(row.shape_only & ~row.after);
-      const std::int32_t* const operands = graph_.operands + node.first;
-      const bool is_source = row.host_source != HostSource::no;
-      bool host = node.rank == 0 && (is_source || row.kind == OpKind::elementwise);
-      const bool computed = host && !is_source;
-      for (int i = 0; i < node.arity; ++i)
-        if (operands[i] >= 0) {
-          ++states[operands[i]].uses;
-          host = host && (!computed || states[operands[i]].host);
-        }
-      state.host = host;
-    }
-    for (int k = 0; k < graph_.output_count; ++k)
-      if (const int id = graph_.outputs[k]; id >= 0) {
-        ++states[id].uses;
-        states[id].is_output = true;
-      }
-  }
-
-  constexpr void list_reads() {
-    NodeState* const states = state_;
-    std::size_t most = 0;
-    for (int id = 0; id < graph_.size; ++id) most += graph_.nodes[id].arity;
-    reads_ = Growable<std::int32_t>(most);
-    std::int32_t* const reads = reads_.data();
-    std::int32_t next = 0;
-    for (int id = 0; id < graph_.size; ++id) {
-      NodeState& state = states[id];
-      const Node& node = graph_.nodes[id];
-      const std::int32_t* const operands = graph_.operands + node.first;
-      state.first_read = next;
-      for (int i = 0; i < node.arity; ++i)
-        if (operands[i] >= 0 && !has_operand(state.shape_only, i) && !states[operands[i]].host)
-          ++states[reads[next++] = operands[i]].last_reader;
-      state.last_read = next;
-    }
-    // At this point last_reader is the number of readers.
-    next = 0;
-    for (int id = 0; id < graph_.size; ++id) {
-      next += states[id].last_reader;
-      states[id].first_reader = states[id].last_reader = next - states[id].last_reader;
-    }
-    readers_ = Growable<std::int32_t>(most);
-    std::int32_t* const readers = readers_.data();
-    for (int id = 0; id < graph_.size; ++id)
-      for (std::int32_t r = states[id].first_read; r < states[id].last_read; ++r)
-        readers[states[reads[r]].last_reader++] = id;
-  }
-
-  constexpr void mark_computed() {
-    NodeState* const states = state_;
-    const std::int32_t* const reads = reads_.data();
-    for (int id = graph_.size - 1; id >= 0; --id) {
-      NodeState& state = states[id];
-      const UnitKind unit = row_of(graph_.nodes[id]).unit;
-      if (state.is_output || unit == UnitKind::repeat || unit == UnitKind::custom) state.is_computed = true;
-      for (std::int32_t r = state.first_read; r < state.last_read && state.is_computed; ++r)
-        states[reads[r]].is_computed = true;
-    }
-  }
-};
-
-}  // namespace detail
-}  // namespace tessera
-
-TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/graph/fuse/grouper.hpp
-
-#ifndef TESSERA_GRAPH_FUSE_GROUPER_HPP
-#define TESSERA_GRAPH_FUSE_GROUPER_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera {
-
-namespace detail {
-
-/// Collects nodes into groups, each of which runs as one kernel. A node joins the groups of its operands if they have
-/// the same iteration space, if no path of the graph leaves the joint group and enters it again, and if the kernel
-/// stays below the limits. Programs are grouped in constant expressions, where compilers limit statements but not
-/// expressions: hence raw arrays.
-class Grouper : NodeReads {
- public:
-  static constexpr int max_members = 56, max_group_inputs = 20, max_group_outputs = 24, max_row_passes = 6;
-  // The capacity of a kernel (fused.hpp).
-  static constexpr int max_loads = 24, max_uniforms = 64, max_instructions = 96;
-
-  struct Group : GroupMembers {
-    Space space;
-    bool has_reduced = false;  ///< some member has the form `reduced`
-    bool alone = false;        ///< absorbs no other group
-    bool all_elements = true;  ///< all members have the form `element`
-    // Upper bounds; counted exactly only when a bound exceeds a limit.
-    std::int32_t inputs = 0, loads = 0, uniforms = 0, outputs = 1;
-    std::int32_t row_reductions = 0;
-  };
-
-  /// `spaces`: the iteration spaces of the nodes; null: they are computed.
-  constexpr explicit Grouper(const GraphView& graph, const Space* spaces = nullptr)
-      : NodeReads(graph, spaces), groups_(count(graph.size)), dependencies_(graph.size),
-        scratch_(2 * count(graph.size)), group_(groups_.data()) {
-    find_additions();
-    for (int id = 0; id < graph.size; ++id) assign(id);
-    merge_readers();
-  }
-  Grouper(const Grouper&) = delete;
-  Grouper& operator=(const Grouper&) = delete;
-
-  constexpr Groups groups() const {
-    const Growable<std::int32_t> order = dependencies_.order();
-    Groups made{Growable<NodeGroup>(count(graph_.size)), Growable<GroupMembers>(order.size())};
-    NodeGroup* const nodes = made.nodes.data();
-    for (int id = 0; id < graph_.size; ++id) {
-      const NodeState& own = state_[id];
-      nodes[id] = own;
-      nodes[id].leaves = leaves_group(own);
-      nodes[id].whole_input = own.kind == OpKind::reduction && own.group >= 0 &&
-                              state_[graph_.operands[graph_.nodes[id].first]].space == group_[own.group].space;
-    }
-    GroupMembers* next = made.groups.data();
-    for (std::int32_t g : order) {
-      *next = group_[g];
-      next++->rank = group_[g].space.rank;
-    }
-    return made;
-  }
-
- private:
-  Growable<Group> groups_;
-  Dependencies dependencies_;
-  Growable<std::int32_t> scratch_;  // two integers per node; all 0 between uses
-  Group* group_;                    // groups_ as a raw pointer, which costs no calls
-  std::int32_t merges_ = 0;
-  std::int32_t refused_[3]{-1, -1, -1};  // the last two groups that could not be merged, and merges_ at that time
-
-  constexpr bool leaves_group(const NodeState& own) const {
-    if (own.is_output) return true;
-    const std::int32_t* const readers = readers_.data();
-    for (std::int32_t r = own.first_reader; r < own.last_reader; ++r)
-      if (state_[readers[r]].group != own.group) return true;
-    return false;
-  }
-
-  constexpr bool is_product(int id) const { return row_of(graph_.nodes[id]).unit == UnitKind::contraction; }
-
-  // In a sum of two products, the second product is added to the first in place, without a kernel for the sum.
-  constexpr void find_additions() {
-    NodeState* const states = states_.data();
-    const Node* const nodes = graph_.nodes;
-    for (int id = 0; id < graph_.size; ++id) {
-      if (!row_of(nodes[id]).adds || !is_floating(nodes[id].dtype)) continue;
-      for (int i = 1; i >= 0 && states[id].addition < 0; --i) {
-        const int product = graph_.operands[nodes[id].first + i], base = graph_.operands[nodes[id].first + 1 - i];
-        const bool fits = is_product(product) && states[product].uses == 1 && states[base].uses == 1 &&
-                          states[base].absorbed < 0 && states[product].absorbed < 0 &&
-                          (is_product(base) || states[base].addition >= 0) &&
-                          states[product].space == states[base].space;
-        if (!fits) continue;
-        states[id].addition = product;
-        states[product].absorbed = id;
-      }
-    }
-  }
-
-  /// A cast to bf16 of a product of bf16 (plus a bias) that is only read through this cast, or the same of f16: the
-  /// product stores rounded values, so the cast is not fused into the kernel of its reader.
-  constexpr bool rounds_product(int id) const {
-    const Node* const nodes = graph_.nodes;
-    if (!row_of(nodes[id]).converts || !is_half(nodes[id].dtype)) return false;
-    int product = graph_.operands[nodes[id].first];
-    if (row_of(nodes[product]).adds && read_once(product)) {
-      const std::int32_t* const terms = graph_.operands + nodes[product].first;
-      if (nodes[terms[1]].rank == 1 && !at(terms[1]).host) product = terms[0];
-    }
-    return is_product(product) && read_once(product) && graph_.operands[nodes[product].first] >= 0 &&
-           nodes[graph_.operands[nodes[product].first]].dtype == nodes[id].dtype;
-  }
-
-  constexpr void assign(int id) {
-    NodeState& own = at(id);
-    const Node& node = graph_.nodes[id];
-    if (own.host || node.is_argument()) return;
-    if (node.is_projection()) {
-      own.group = at(graph_.operands[node.first]).group;
-      return;
-    }
-    if (own.absorbed >= 0) return;  // placed with the addition that absorbs it
-    if (joins_others(row_of(node)))
-      if (const int joined = group_to_join(id); joined >= 0) return join(joined, id);
-    const int g = dependencies_.add();
-    Group& made = group_[g];
-    made = Group{};
-    made.first = made.last = id;
-    made.count = 1;
-    made.fused = own.addition < 0 &&
-                 (own.kind == OpKind::elementwise || own.kind == OpKind::index || own.kind == OpKind::reduction);
-    made.space = own.space;
-    if (made.fused && own.kind == OpKind::reduction) {
-      made.space = at(graph_.operands[node.first]).space;
-      const Reduced reduced = Reduced::of(node);
-      const bool row_only = made.space.rank > 1 && reduced.dims == 1u << (made.space.rank - 1);
-      own.form = !row_only ? SpaceForm::reduced : reduced.keep ? SpaceForm::row : SpaceForm::squeezed;
-      made.has_reduced = !row_only;
-      made.row_reductions = row_only ? 1 : 0;
-    }
-    own.group = g;
-    add_dependencies(g, own);
-    if (own.addition >= 0) {
-      at(own.addition).group = g;
-      add_dependencies(g, at(own.addition));
-    }
-    if (!made.fused) return;
-    made.all_elements = own.form == SpaceForm::element;
-    made.inputs = made.loads = own.last_read - own.first_read;
-    made.uniforms = node.arity - made.inputs;
-    const std::int32_t* const reads = reads_.data();
-    for (std::int32_t r = own.first_read; r < own.last_read; ++r) {
-      const NodeState& operand = state_[reads[r]];
-      if (operand.group >= 0 && operand.group != own.group && group_[operand.group].fused &&
-          operand.form != SpaceForm::reduced)
-        merge(own.group, operand.group);
-    }
-    group_[own.group].alone = rounds_product(id);
-  }
-
-  /// The group of the companion that the row names (nodes of one attention run in one unit); -1 where the node needs
-  /// its own group. The node may join since the companion depends on nothing else, and either has no reader yet or has
-  /// the same readers: no path leaves the group and enters it again.
-  constexpr int group_to_join(int id) const {
-    const Node& node = graph_.nodes[id];
-    const OpRow& row = row_of(node);
-    if (row.joins_operand >= 0) {
-      const NodeState& operand = at(graph_.operands[node.first + row.joins_operand]);
-      if (row_of(graph_.nodes[graph_.operands[node.first + row.joins_operand]]).unit == row.unit &&
-          readers_.data()[operand.first_reader] == id)
-        return operand.group;
-    }
-    if (row.joins == nullptr) return -1;
-    const NodeState& operand = at(graph_.operands[node.first]);
-    for (std::int32_t r = operand.first_reader; r < operand.last_reader; ++r) {
-      const int other = readers_.data()[r];
-      if (other >= id || graph_.nodes[other].op != node.op) continue;
-      bool alike = true;
-      for (int i = 0; i < node.arity; ++i)
-        alike = alike && graph_.operands[graph_.nodes[other].first + i] == graph_.operands[node.first + i];
-      if (alike && row.joins(graph_.nodes[other], node)) return at(other).group;
-    }
-    return -1;
-  }
-  constexpr void join(int g, int id) {
-    Group& group = group_[g];
-    at(id).group = g;
-    at(group.last).next = id;
-    group.last = id;
-    ++group.count;
-    add_dependencies(g, at(id));
-  }
-
-  constexpr void add_dependencies(int g, const NodeState& own) {
-    const std::int32_t* const reads = reads_.data();
-    for (std::int32_t r = own.first_read; r < own.last_read; ++r)
-      if (const int other = state_[reads[r]].group; other >= 0 && other != g && !dependencies_.reaches(g, other))
-        dependencies_.depend(g, other);
-  }
-  /// Whether group a depends on group b through a third group. Looks at the operands of a's members or at the readers
-  /// of b's members, whichever group is smaller.
-  constexpr bool path_between(int a, int b) const {
-    if (!dependencies_.reaches(a, b)) return false;
-    const std::uint64_t* const sets = dependencies_.of(0);
-    const std::size_t words = dependencies_.words(), word = count(b) / 64;
-    if (group_[a].count <= group_[b].count) {
-      const std::int32_t* const reads = reads_.data();
-      for (std::int32_t id = group_[a].first; id >= 0; id = state_[id].next)
-        for (std::int32_t r = state_[id].first_read; r < state_[id].last_read; ++r)
-          if (const int t = state_[reads[r]].group;
-              t >= 0 && t != a && t != b && (sets[words * static_cast<std::size_t>(t) + word] >> (b % 64) & 1) != 0)
-            return true;
-      return false;
-    }
-    const std::uint64_t* const from_a = dependencies_.of(a);
-    const std::int32_t* const readers = readers_.data();
-    for (std::int32_t id = group_[b].first; id >= 0; id = state_[id].next)
-      for (std::int32_t r = state_[id].first_reader; r < state_[id].last_reader; ++r)
-        if (const int t = state_[readers[r]].group; t >= 0 && t != a && t != b && (from_a[t / 64] >> (t % 64) & 1) != 0)
-          return true;
-    return false;
-  }
-  /// How often a node reads values of a group.
-  constexpr int reads_of(int id, int group) const {
-    int found = 0;
-    for (std::int32_t r = state_[id].first_read; r < state_[id].last_read; ++r)
-      found += state_[reads_.data()[r]].group == group ? 1 : 0;
-    return found;
-  }
-  /// Whether a member of a reads a member of b that has the form `reduced`.
-  constexpr bool reads_reduced(int a, int b) const {
-    const std::int32_t* const reads = reads_.data();
-    for (std::int32_t id = group_[a].first; id >= 0; id = state_[id].next)
-      for (std::int32_t r = state_[id].first_read; r < state_[id].last_read; ++r)
-        if (const NodeState& operand = state_[reads[r]]; operand.group == b && operand.form == SpaceForm::reduced)
-          return true;
-    return false;
-  }
-  /// Whether some member of a reads a member of b that lacks the row dim. In an iteration space the dims of such a
-  /// value are the first dims; in an elementwise operation they are aligned with the last dims: in x / sum<1>(x) of a
-  /// square x, row i would be divided by the sum of column i.
-  constexpr bool reads_misaligned(int a, int b) const {
-    const std::int32_t* const reads = reads_.data();
-    for (std::int32_t id = group_[a].first; id >= 0; id = state_[id].next) {
-      if (state_[id].kind == OpKind::reduction) continue;
-      const Node& node = graph_.nodes[id];
-      for (std::int32_t r = state_[id].first_read; r < state_[id].last_read; ++r) {
-        const Node& operand = graph_.nodes[reads[r]];
-        if (state_[reads[r]].group == b && operand.rank < node.rank && operand.singletons != (1u << operand.rank) - 1)
-          return true;
-      }
-    }
-    return false;
-  }
-  static constexpr SpaceForm form_within(const Group& outer, const Group& inner) {
-    return outer.space.has_row(inner.space)            ? SpaceForm::row
-           : outer.space.has_squeezed_row(inner.space) ? SpaceForm::squeezed
-                                                       : SpaceForm::element;
-  }
-  /// The joint iteration space of two groups, where the members of the smaller group are at most one value per row;
-  /// rank -1: none.
-  constexpr Space joint_space(const Group& a, const Group& b, SpaceForm& a_form, SpaceForm& b_form) const {
-    a_form = b_form = SpaceForm::element;
-    if (a.space == b.space) return a.space;
-    const SpaceForm b_in_a = form_within(a, b);
-    if (b_in_a != SpaceForm::element && b.all_elements) {
-      b_form = b_in_a;
-      return a.space;
-    }
-    const SpaceForm a_in_b = form_within(b, a);
-    if (a_in_b != SpaceForm::element && a.all_elements) {
-      a_form = a_in_b;
-      return b.space;
-    }
-    return {-1, {}};
-  }
-
-  constexpr void merge(int own, int other) {
-    if (merges_ == refused_[2] && own == refused_[0] && other == refused_[1]) return;
-    if (!merged(own, other)) {
-      refused_[0] = own;
-      refused_[1] = other;
-      refused_[2] = merges_;
-    }
-  }
-  constexpr bool merged(int own, int other) {
-    const Group &a = group_[own], &b = group_[other];
-    const int members = a.count + b.count;
-    if (members > max_members || a.alone || b.alone) return false;
-    if (state_[a.first].is_computed != state_[b.first].is_computed) return false;
-    SpaceForm a_form, b_form;
-    const Space space = joint_space(a, b, a_form, b_form);
-    if (space.rank < 0 || path_between(own, other) || path_between(other, own) ||
-        (b.has_reduced && reads_reduced(own, other)) || (a.has_reduced && reads_reduced(other, own)))
-      return false;
-    const bool whole = a.all_elements && b.all_elements && a_form == SpaceForm::element && b_form == SpaceForm::element;
-    if (!whole && (reads_misaligned(own, other) || reads_misaligned(other, own))) return false;
-    const int inside = a.count == 1 ? reads_of(a.first, other) : 0;
-    Needs needs{a.inputs + b.inputs - inside, a.loads + b.loads - inside, a.uniforms + b.uniforms};
-    // Few members can't have too many inputs or outputs, so counting is skipped.
-    if ((members > max_group_inputs / 2 && needs.inputs > max_group_inputs) || !needs.fit_kernel(members)) {
-      needs = count_needs(own, other, space.rank, a_form, b_form);
-      if ((members > max_group_inputs / 2 && needs.inputs > max_group_inputs) || !needs.fit_kernel(members))
-        return false;
-    }
-    int outputs = a.outputs + b.outputs;
-    if (members > max_group_outputs && outputs > max_group_outputs) {
-      outputs = read_outside(own, other);
-      if (outputs > max_group_outputs) return false;
-    }
-    if (a.row_reductions + b.row_reductions >= max_row_passes && row_passes(own, other) > max_row_passes) return false;
-    if (a_form != SpaceForm::element)
-      for (std::int32_t id = a.first; id >= 0; id = state_[id].next) state_[id].form = a_form;
-    if (b_form != SpaceForm::element)
-      for (std::int32_t id = b.first; id >= 0; id = state_[id].next) state_[id].form = b_form;
-    // The older group is kept, so that groups stay in the order of their creation.
-    const int kept = own < other ? own : other, gone = own < other ? other : own;
-    Group &to = group_[kept], &from = group_[gone];
-    for (std::int32_t id = from.first; id >= 0; id = state_[id].next) state_[id].group = kept;
-    to.space = space;
-    to.has_reduced = to.has_reduced || from.has_reduced;
-    to.all_elements = whole;
-    to.row_reductions += from.row_reductions;
-    to.inputs = needs.inputs;
-    to.loads = needs.loads;
-    to.uniforms = needs.uniforms;
-    to.outputs = outputs;
-    chain_members(to, from);
-    dependencies_.merge(kept, gone);
-    ++merges_;
-    return true;
-  }
-  constexpr void chain_members(Group& to, const Group& from) {
-    to.count += from.count;
-    if (to.last < from.first) {
-      at(to.last).next = from.first;
-      to.last = from.last;
-      return;
-    }
-    std::int32_t left = to.first, right = from.first, last = -1;
-    while (left >= 0 || right >= 0) {
-      std::int32_t& source = right < 0 || (left >= 0 && left < right) ? left : right;
-      const std::int32_t id = source;
-      source = at(id).next;
-      (last < 0 ? to.first : at(last).next) = id;
-      last = id;
-    }
-    to.last = last;
-  }
-  // Merges groups with one iteration space that read the same value, so that it is read once.
-  constexpr void merge_readers() {
-    std::int32_t* const first_reader = scratch_.data() + graph_.size;  // by value: 1 + the id of its first reader
-    Growable<std::int32_t> listed(count(graph_.size));
-    std::int32_t* const list = listed.data();
-    const std::int32_t* const reads = reads_.data();
-    for (int g = 0; g < dependencies_.count(); ++g) {
-      if (!dependencies_.is_alive(g) || !group_[g].fused) continue;
-      int members = 0;
-      for (std::int32_t id = group_[g].first; id >= 0; id = state_[id].next) list[members++] = id;
-      for (int m = 0; m < members; ++m) {
-        const NodeState& state = state_[list[m]];
-        for (std::int32_t r = state.first_read; r < state.last_read; ++r) {
-          const int operand = reads[r];
-          if (state_[operand].group == state.group || !(state_[operand].space == group_[state.group].space)) continue;
-          std::int32_t& first = first_reader[operand];
-          if (first > 0 && state_[first - 1].group != state.group &&
-              group_[state_[first - 1].group].space == group_[state.group].space)
-            merge(state.group, state_[first - 1].group);
-          if (first == 0) first = list[m] + 1;
-        }
-      }
-    }
-  }
-  /// What the kernel of a group needs: values of other groups, loads of these, and host scalars.
-  struct Needs {
-    int inputs, loads, uniforms;
-    constexpr bool fit_kernel(int members) const {
-      return loads <= max_loads && uniforms <= max_uniforms && members + loads + uniforms <= max_instructions;
-    }
-  };
-  /// A value is loaded twice if one member reads it per row and another per element.
-  constexpr Needs count_needs(int own, int other, int rank, SpaceForm a_form, SpaceForm b_form) {
-    Needs needs{0, 0, 0};
-    std::int32_t* const seen = scratch_.data();
-    const auto members = [&](bool count) {
-      for (int g : {own, other}) {
-        const SpaceForm joint = g == own ? a_form : b_form;
-        for (std::int32_t id = group_[g].first; id >= 0; id = state_[id].next) {
-          const NodeState& state = state_[id];
-          const Node& node = graph_.nodes[id];
-          const std::int32_t* const operands = graph_.operands + node.first;
-          for (int i = node.arity - 1; i >= 0; --i) {
-            const int operand = operands[i];
-            if (operand < 0 || has_operand(state.shape_only, i)) continue;
-            const NodeState& from = state_[operand];
-            if (!from.host && (from.group == own || from.group == other)) continue;
-            if (!count) {
-              seen[operand] = 0;
-              continue;
-            }
-            const bool squeezed = state.kind == OpKind::reduction
-                                      ? graph_.nodes[operand].rank != rank
-                                      : (joint == SpaceForm::element ? state.form : joint) == SpaceForm::squeezed;
-            const int bit = squeezed ? 2 : 1;
-            if ((seen[operand] & bit) != 0) continue;
-            (from.host ? needs.uniforms : needs.loads) += from.host && seen[operand] != 0 ? 0 : 1;
-            needs.inputs += !from.host && seen[operand] == 0 ? 1 : 0;
-            seen[operand] |= bit;
-          }
-        }
-      }
-    };
-    members(true);
-    members(false);
-    return needs;
-  }
-
-  // The members of two groups that other groups read. Readers that are not in a group yet count as well: they may never
-  // join.
-  constexpr int read_outside(int own, int other) const {
-    int outside = 0;
-    const std::int32_t* const readers = readers_.data();
-    for (int g : {own, other})
-      for (std::int32_t id = group_[g].first; id >= 0; id = state_[id].next) {
-        const NodeState& state = state_[id];
-        bool read = state.is_output;
-        for (std::int32_t r = state.first_reader; r < state.last_reader && !read; ++r) {
-          const int by = state_[readers[r]].group;
-          read = by != own && by != other;
-        }
-        outside += read ? 1 : 0;
-      }
-    return outside;
-  }
-
-  // The passes over a row of the merged group: each reduction along the row ends a pass.
-  constexpr int row_passes(int own, int other) {
-    std::int32_t* const passes = scratch_.data();
-    int most = 0;
-    for (std::int32_t a = group_[own].first, b = group_[other].first; a >= 0 || b >= 0;) {
-      std::int32_t& source = b < 0 || (a >= 0 && a < b) ? a : b;
-      const int id = source;
-      source = at(id).next;
-      int own_passes = 0;
-      for (std::int32_t r = at(id).first_read; r < at(id).last_read; ++r)
-        if (passes[reads_.data()[r]] > own_passes) own_passes = passes[reads_.data()[r]];
-      if (at(id).kind == OpKind::reduction) ++own_passes;
-      passes[id] = own_passes;
-      if (own_passes > most) most = own_passes;
-    }
-    for (int g : {own, other})
-      for (std::int32_t id = group_[g].first; id >= 0; id = state_[id].next) passes[id] = 0;
-    return most + 1;
-  }
-};
-
-}  // namespace detail
-}  // namespace tessera
-
-TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/graph/fuse/group.hpp
-
-#ifndef TESSERA_GRAPH_FUSE_GROUP_HPP
-#define TESSERA_GRAPH_FUSE_GROUP_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera {
-
-/// The units of one graph, as owning arrays.
-struct Units {
-  Growable<Unit> units;
-  Growable<UnitOperand> operands;
-  Growable<std::int32_t> members;
-  constexpr UnitsView view() const {
-    return {units.data(), static_cast<int>(units.size()), operands.data(), members.data()};
-  }
-};
-
-namespace detail {
-
-/// Which dim of a value of rank `rank` corresponds to dim d of the iteration space, for a reader of the given form; -1:
-/// none.
-constexpr int aligned_dim(int space_rank, SpaceForm form, int rank, int d) {
-  const int whole = form == SpaceForm::squeezed ? space_rank - 1 : space_rank;
-  if (d >= whole) return -1;
-  const int own = d - (whole - rank);
-  return own >= 0 ? own : -1;
-}
-
-constexpr UnitOperand aligned_operand(const GraphView& graph, int id, int space_rank, SpaceForm form) {
-  UnitOperand operand;
-  operand.node = id;
-  for (int d = 0; d < space_rank; ++d) {
-    const int own = aligned_dim(space_rank, form, graph[id].rank, d);
-    if (own >= 0 && !graph[id].is_singleton(own)) operand.dim_at[d] = static_cast<std::int8_t>(own);
-  }
-  return operand;
-}
-
-/// Whether two operands of a fused unit are one value with the same dims along the iteration space.
-constexpr bool same_operand(const UnitOperand& x, const UnitOperand& y) {
-  if (x.node != y.node) return false;
-  for (int d = 0; d < max_rank; ++d)
-    if (x.dim_at[d] != y.dim_at[d]) return false;
-  return true;
-}
-
-/// Writes the units of the groups: the values that each unit reads and writes, with their dims along its iteration
-/// space.
-class UnitWriter {
- public:
-  constexpr UnitWriter(const GraphView& graph, const GroupsView& groups)
-      : graph_(graph), groups_(groups), at_(groups.nodes) {}
-
-  constexpr Units write() {
-    for (int g = 0; g < groups_.count; ++g) {
-      const GroupMembers& group = groups_.groups[g];
-      Unit unit;
-      if (group.fused)
-        write_fused(unit, group);
-      else
-        write_single(unit, group);
-      made_.units.push_back(unit);
-    }
-    return std::move(made_);
-  }
-
- private:
-  GraphView graph_;
-  GroupsView groups_;
-  const NodeGroup* at_;
-  Units made_;
-
-  /// Whether a node reads the elements of operand i, not only its shape.
-  constexpr bool reads(int id, int i) const {
-    return graph_.operands[graph_.nodes[id].first + i] >= 0 && !has_operand(row_of(graph_.nodes[id]).shape_only, i);
-  }
-  constexpr std::int32_t operand_count() const { return static_cast<std::int32_t>(made_.operands.size()); }
-  constexpr std::int32_t member_count() const { return static_cast<std::int32_t>(made_.members.size()); }
-  constexpr void add_operand(const UnitOperand& operand) { made_.operands.push_back(operand); }
-
-  constexpr void write_fused(Unit& unit, const GroupMembers& group) {
-    unit.kind = UnitKind::fused;
-    unit.rank = static_cast<std::uint8_t>(group.rank);
-    unit.root = group.last;
-    unit.first_member = member_count();
-    for (std::int32_t id = group.first; id >= 0; id = at_[id].next) {
-      made_.members.push_back(id);
-      // The shape of the space is that of any member with the form `element`, or of a reduction's operand.
-      if (at_[id].form == SpaceForm::element)
-        unit.space = id;
-      else if (unit.space < 0 && at_[id].whole_input)
-        unit.space = graph_.operand(id, 0);
-    }
-    unit.member_count = unit.first_uniform = member_count();
-    unit.member_count -= unit.first_member;
-    unit.first_input = operand_count();
-    for (std::int32_t id = group.first; id >= 0; id = at_[id].next) list_operands(unit, group, id);
-    unit.uniform_count = member_count() - unit.first_uniform;
-    unit.input_count = operand_count() - unit.first_input;
-    unit.first_output = operand_count();
-    for (std::int32_t id = group.first; id >= 0; id = at_[id].next)
-      if (at_[id].leaves) add_operand(fused_output(group, id));
-    unit.output_count = operand_count() - unit.first_output;
-  }
-
-  /// Lists the host scalars and the values from outside that a member of a fused unit reads, each once.
-  constexpr void list_operands(const Unit& unit, const GroupMembers& group, std::int32_t id) {
-    const Node& node = graph_.nodes[id];
-    for (int i = 0; i < node.arity; ++i) {
-      const int operand = graph_.operands[node.first + i];
-      if (!reads(id, i) || at_[operand].group == at_[id].group) continue;
-      bool known = false;
-      if (at_[operand].host) {
-        for (std::int32_t k = unit.first_uniform; k < member_count(); ++k)
-          known = known || made_.members.data()[k] == operand;
-        if (!known) made_.members.push_back(operand);
-        continue;
-      }
-      const SpaceForm form = at_[id].kind == OpKind::reduction ? form_in_row(group, operand) : at_[id].form;
-      const UnitOperand made = aligned_operand(graph_, operand, group.rank, form);
-      for (std::int32_t k = unit.first_input; k < operand_count() && !known; ++k)
-        known = made_.operands.data()[k].node == operand && same_operand(made_.operands.data()[k], made);
-      if (!known) add_operand(made);
-    }
-  }
-  /// Along which dims of the iteration space the operand of a reduction extends.
-  constexpr SpaceForm form_in_row(const GroupMembers& group, int operand) const {
-    return graph_.nodes[operand].rank == group.rank ? SpaceForm::element : SpaceForm::squeezed;
-  }
-
-  constexpr UnitOperand fused_output(const GroupMembers& group, std::int32_t id) const {
-    if (at_[id].kind != OpKind::reduction) return aligned_operand(graph_, id, group.rank, at_[id].form);
-    const Reduced reduced = Reduced::of(graph_[id]);
-    const int operand = graph_.operand(id, 0);
-    UnitOperand made;
-    made.node = id;
-    made.accumulates = !read_inside(group, id);
-    for (int d = 0; d < group.rank; ++d) {
-      const int own = aligned_dim(group.rank, form_in_row(group, operand), graph_[operand].rank, d);
-      if (own < 0 || reduced.has(own) || graph_[operand].is_singleton(own)) continue;
-      int at = own;
-      if (!reduced.keep)
-        for (int e = 0; e < own; ++e) at -= reduced.has(e) ? 1 : 0;
-      made.dim_at[d] = static_cast<std::int8_t>(at);
-    }
-    return made;
-  }
-  constexpr bool read_inside(const GroupMembers& group, std::int32_t id) const {
-    for (std::int32_t user = group.first; user >= 0; user = at_[user].next)
-      for (int i = 0; i < graph_[user].arity; ++i)
-        if (graph_.operand(user, i) == id) return true;
-    return false;
-  }
-
-  constexpr void write_single(Unit& unit, const GroupMembers& group) {
-    const int id = group.last;
-    unit.root = unit.space = id;
-    int rule_node = id;
-    if (const int product = at_[id].addition; product >= 0) {
-      unit.kind = UnitKind::contraction;
-      rule_node = unit.space = product;
-      unit.addend = graph_.operand(id, 0) == product ? graph_.operand(id, 1) : graph_.operand(id, 0);
-    } else {
-      unit.kind = row_of(graph_[id]).unit;
-    }
-    unit.first_input = operand_count();
-    for (int i = 0; i < graph_[rule_node].arity; ++i) {
-      const int operand = graph_.operand(rule_node, i);
-      if (!reads(rule_node, i) || (at_[operand].host && unit.kind != UnitKind::repeat)) continue;
-      if (at_[operand].group == at_[id].group) continue;
-      add_operand({.node = operand, .operand = i});
-    }
-    if (unit.addend >= 0) add_operand({.node = unit.addend});
-    unit.input_count = operand_count() - unit.first_input;
-    unit.first_output = operand_count();
-    if (unit.kind == UnitKind::repeat)
-      list_projections(id);
-    else if (group.count == 1)
-      add_operand({.node = id});
-    else
-      list_results(group);
-    unit.output_count = operand_count() - unit.first_output;
-  }
-
-  constexpr void list_results(const GroupMembers& group) {
-    for (std::int32_t id = group.first; id >= 0; id = at_[id].next)
-      if (at_[id].leaves) add_operand({.node = id});
-  }
-
-  /// Lists the outputs of a repeat, up to the last one with a projection, in order.
-  constexpr void list_projections(int id) {
-    const std::int32_t first = operand_count();
-    for (int p = id + 1; p < graph_.size; ++p) {
-      if (!graph_[p].is_projection() || graph_.operand(p, 0) != id) continue;
-      for (int k = operand_count() - first; k <= output_of(graph_[p]); ++k) add_operand({.operand = k});
-      made_.operands.data()[first + output_of(graph_[p])].node = p;
-    }
-  }
-};
-
-}  // namespace detail
-
-/// `spaces`: the iteration spaces of the nodes (detail::node_spaces); null: computed here.
-constexpr Groups find_groups(const GraphView& graph, const detail::Space* spaces = nullptr) {
-  return detail::Grouper(graph, spaces).groups();
-}
-constexpr Units write_units(const GraphView& graph, const GroupsView& groups) {
-  return detail::UnitWriter(graph, groups).write();
-}
-/// Collects the nodes of a graph into units. Host scalars and arguments belong to no unit.
-constexpr Units group_units(const GraphView& graph) { return write_units(graph, find_groups(graph).view()); }
-
-}  // namespace tessera
-
-TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/graph/fuse/lower_fused.hpp
-
-#ifndef TESSERA_GRAPH_FUSE_LOWER_FUSED_HPP
-#define TESSERA_GRAPH_FUSE_LOWER_FUSED_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera {
-
-namespace detail {
-
-/// Writes the kernel of one fused unit. Inputs, outputs and uniforms are numbered as in the unit's lists.
-class FusedWriter {
-  static_assert(Grouper::max_loads <= Fused::max_inputs && Grouper::max_group_outputs <= Fused::max_outputs &&
-                Grouper::max_row_passes <= Fused::max_phases && Grouper::max_instructions <= Fused::max_instrs);
-
- public:
-  constexpr FusedWriter(const GraphView& graph, const UnitsView& units, int u)
-      : graph_(graph), units_(units), u_(u), unit_(units[u]) {}
-
-  constexpr const Fused& write() {
-    fused_.input_count = static_cast<std::uint8_t>(unit_.input_count);
-    fused_.uniform_count = static_cast<std::uint8_t>(unit_.uniform_count);
-    for (int i = 0; i < unit_.input_count; ++i) {
-      fused_.inputs[i] = graph_[units_.input(u_, i).node].dtype;
-      fused_.input_in_row[i] = unit_.rank > 0 && units_.input(u_, i).dim_at[unit_.rank - 1] >= 0;
-      load_of_[i] = -1;
-    }
-    for (int i = 0; i < unit_.uniform_count; ++i) uniform_of_[i] = -1;
-    for (int m = 0; m < unit_.member_count; ++m) write_member(m);
-    for (int o = 0; o < unit_.output_count; ++o) write_store(o);
-    fused_.instr_count = static_cast<std::uint8_t>(count_);
-    return fused_;
-  }
-
- private:
-  GraphView graph_;
-  UnitsView units_;
-  int u_;
-  Unit unit_;
-  Fused fused_{};
-  int count_ = 0;
-  int instr_of_[Grouper::max_members]{};
-  int load_of_[Fused::max_inputs]{};
-  int uniform_of_[Grouper::max_uniforms]{};
-
-  constexpr int member(int m) const { return units_.members[unit_.first_member + m]; }
-  /// Binary search: members are in ascending order.
-  constexpr int member_index(int id) const {
-    const std::int32_t* const members = units_.members + unit_.first_member;
-    int low = 0;
-    for (int n = unit_.member_count; n > 1; n -= n / 2) low += members[low + n / 2] <= id ? n / 2 : 0;
-    return members[low] == id ? low : -1;
-  }
-  constexpr int add(const Instr& instr) {
-    if (count_ == Fused::max_instrs)
-      fail(errc::capacity, "[group] instructions: a fused kernel has more than ", Fused::max_instrs, " instructions");
-    fused_.instrs[count_] = instr;
-    return count_++;
-  }
-  /// Along which dims of the iteration space a member extends.
-  constexpr SpaceForm form(int id) const {
-    const Node& node = graph_[id];
-    const Node& space = graph_[unit_.space];
-    if (node.rank == space.rank && node.singletons == space.singletons) return SpaceForm::element;
-    return node.rank == space.rank ? SpaceForm::row : SpaceForm::squeezed;
-  }
-  constexpr SpaceForm operand_form(int id, int operand) const {
-    if (row_of(graph_[id]).kind == OpKind::reduction)
-      return graph_[operand].rank == unit_.rank ? SpaceForm::element : SpaceForm::squeezed;
-    return form(id);
-  }
-
-  constexpr int operand_instr(int id, int operand) {
-    if (const int m = member_index(operand); m >= 0) return instr_of_[m];
-    for (int k = 0; k < unit_.uniform_count; ++k)
-      if (units_.members[unit_.first_uniform + k] == operand) {
-        if (uniform_of_[k] < 0)
-          uniform_of_[k] = add({.kind = InstrKind::uniform,
-                                .dtype = graph_[operand].dtype,
-                                .level = Level::uniform,
-                                .a = static_cast<std::uint8_t>(k)});
-        return uniform_of_[k];
-      }
-    const UnitOperand wanted = aligned_operand(graph_, operand, unit_.rank, operand_form(id, operand));
-    for (int i = 0; i < unit_.input_count; ++i) {
-      if (!same_operand(units_.input(u_, i), wanted)) continue;
-      if (load_of_[i] < 0)
-        load_of_[i] = add({.kind = InstrKind::load,
-                           .dtype = graph_[operand].dtype,
-                           .level = fused_.input_in_row[i] ? Level::element : Level::row,
-                           .a = static_cast<std::uint8_t>(i)});
-      return load_of_[i];
-    }
-    fail(errc::graph_invalid, "[group] operand: a fused node reads a value that is not an input of its unit");
-  }
-
-  constexpr bool accumulated(int id) const {
-    for (int o = 0; o < unit_.output_count; ++o)
-      if (units_.output(u_, o).node == id && units_.output(u_, o).accumulates) return true;
-    return false;
-  }
-
-  constexpr void write_member(int m) {
-    const int id = member(m);
-    const Node& node = graph_[id];
-    const OpKind kind = row_of(node).kind;
-    Instr instr{.kind = InstrKind::compute,
-                .dtype = node.dtype,
-                .level = form(id) == SpaceForm::element ? Level::element : Level::row};
-    if (kind == OpKind::index) {
-      int dim = dim_of(node) + (form(id) == SpaceForm::squeezed ? unit_.rank - 1 : unit_.rank) - node.rank;
-      instr.kind = InstrKind::index;
-      instr.a = static_cast<std::uint8_t>(dim);
-      if (dim != unit_.rank - 1) instr.level = Level::row;
-      instr_of_[m] = add(instr);
-      return;
-    }
-    std::uint8_t operands[3]{};
-    for (int i = 0, k = 0; i < node.arity; ++i) {
-      if (has_operand(row_of(node).shape_only, i)) continue;
-      const int at = operand_instr(id, graph_.operand(id, i));
-      operands[k++] = static_cast<std::uint8_t>(at);
-      if (fused_.instrs[at].phase > instr.phase) instr.phase = fused_.instrs[at].phase;
-    }
-    instr.a = operands[0];
-    instr.b = operands[1];
-    instr.c = operands[2];
-    if (kind == OpKind::reduction) {
-      if (accumulated(id)) {  // becomes a store of its operand
-        instr_of_[m] = operands[0];
-        return;
-      }
-      instr.kind = InstrKind::reduce;
-      instr.reduction = row_of(node).reduction;
-      instr.level = Level::row;
-      ++instr.phase;
-      if (instr.phase >= fused_.phases) fused_.phases = static_cast<std::uint8_t>(instr.phase + 1);
-    } else {
-      instr.op = node.op;
-    }
-    instr_of_[m] = add(instr);
-  }
-
-  constexpr void write_store(int o) {
-    const UnitOperand& output = units_.output(u_, o);
-    const int at = instr_of_[member_index(output.node)];
-    Store store{.instr = static_cast<std::uint8_t>(at), .dtype = graph_[output.node].dtype};
-    if (output.accumulates) {
-      const int operand = graph_.operand(output.node, 0);
-      store.kind = StoreKind::accumulate;
-      store.reduction = row_of(graph_[output.node]).reduction;
-      // The reduction is along the row if the operand extends there and the result does not.
-      store.along_row = operand_form(output.node, operand) == SpaceForm::element && unit_.rank > 0 &&
-                        !graph_[operand].is_singleton(unit_.rank - 1) && output.dim_at[unit_.rank - 1] < 0;
-    } else {
-      store.kind = form_of_output(output.node) == SpaceForm::element ? StoreKind::element : StoreKind::row;
-    }
-    fused_.stores[fused_.store_count++] = store;
-  }
-  constexpr SpaceForm form_of_output(int id) const {
-    return row_of(graph_[id]).kind == OpKind::reduction ? SpaceForm::row : form(id);
-  }
-};
-
-}  // namespace detail
-
-constexpr Fused lower_fused(const GraphView& graph, const UnitsView& units, int u) {
-  return detail::FusedWriter(graph, units, u).write();
-}
-
-}  // namespace tessera
-
-TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/graph/fuse/kernel_table.hpp
-
-#ifndef TESSERA_GRAPH_FUSE_KERNEL_TABLE_HPP
-#define TESSERA_GRAPH_FUSE_KERNEL_TABLE_HPP
-
-namespace tessera {
-
-/// Writes the kernels of fused units; equal kernels are kept once.
-class KernelTable {
- public:
-  constexpr void add(const GraphView& graph, const UnitsView& units, int g, int u, Unit& unit) {
-    detail::FusedWriter writer(graph, units, u);
-    const Fused& fused = writer.write();
-    std::uint64_t hash = fused.instr_count;
-    for (int i = 0; i < fused.instr_count; ++i) hash = hash * 0x9e3779b97f4a7c15ull + hash_of(fused.instrs[i]);
-    int kernel = 0;
-    const int count = size();
-    while (kernel < count && !(hashes_.data()[kernel] == hash && kernels_.data()[kernel] == fused)) ++kernel;
-    if (kernel == count) {
-      kernels_.push_back(fused);
-      hashes_.push_back(hash);
-      graphs_.push_back(g);
-      units_.push_back(u);
-    }
-    unit.kernel = kernel;
-    unit.phases = fused.phases;
-    for (int i = 0; i < fused.instr_count; ++i)
-      if (fused.instrs[i].kind == InstrKind::reduce) ++unit.phase_reduces;
-  }
-  constexpr int size() const { return static_cast<int>(kernels_.size()); }
-  constexpr Growable<Fused>& kernels() { return kernels_; }
-  /// The graph and the unit for which kernel k was first written.
-  constexpr int graph_of(int k) const { return graphs_.data()[k]; }
-  constexpr int unit_of(int k) const { return units_.data()[k]; }
-
- private:
-  Growable<Fused> kernels_;
-  Growable<std::uint64_t> hashes_;
-  Growable<int> graphs_, units_;
-
-  static constexpr std::uint64_t hash_of(const Instr& i) {
-    return static_cast<std::uint64_t>(i.op) << 24 ^ static_cast<std::uint64_t>(i.kind) << 32 ^
-           static_cast<std::uint64_t>(i.reduction) << 40 ^ static_cast<std::uint64_t>(i.a) << 16 ^
-           static_cast<std::uint64_t>(i.b) << 8 ^ i.c;
-  }
-};
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/fuse/frozen_units.hpp
-
-#ifndef TESSERA_GRAPH_FUSE_FROZEN_UNITS_HPP
-#define TESSERA_GRAPH_FUSE_FROZEN_UNITS_HPP
-
-namespace tessera {
-
-struct UnitsSize {
-  int units = 0, operands = 0, members = 0, graphs = 0;
-
-  /// An upper bound for the units of these graphs: the capacity of the first evaluation.
-  static constexpr UnitsSize bound(const GraphView* views, int count) {
-    UnitsSize size{0, 0, 0, count};
-    for (int g = 0; g < count; ++g) {
-      int operands = 0;
-      for (int id = 0; id < views[g].size; ++id) operands += views[g][id].arity;
-      size.units += views[g].size;
-      size.operands += 2 * operands + views[g].size;
-      size.members += views[g].size + operands;
-    }
-    return size;
-  }
-};
-
-/// The units of a program as constants.
-template <UnitsSize Size> struct FrozenUnits {
-  Unit units[static_cast<std::size_t>(Size.units) + 1]{};
-  UnitOperand operands[static_cast<std::size_t>(Size.operands) + 1]{};
-  std::int32_t members[static_cast<std::size_t>(Size.members) + 1]{};
-  int unit_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
-  int operand_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
-  int member_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
-  /// By kernel: the graph and the unit for which it was first written.
-  int kernel_graph[static_cast<std::size_t>(Size.units) + 1]{};
-  int kernel_unit[static_cast<std::size_t>(Size.units) + 1]{};
-  int kernel_count = 0;
-
-  constexpr FrozenUnits() = default;
-  constexpr void add(int g, const Units& from) {
-    int unit = unit_begin[g], operand = operand_begin[g], member = member_begin[g];
-    for (const Unit& u : from.units) units[unit++] = u;
-    for (const UnitOperand& o : from.operands) operands[operand++] = o;
-    for (std::int32_t m : from.members) members[member++] = m;
-    unit_begin[g + 1] = unit;
-    operand_begin[g + 1] = operand;
-    member_begin[g + 1] = member;
-  }
-  constexpr UnitsSize used() const {
-    return {unit_begin[Size.graphs], operand_begin[Size.graphs], member_begin[Size.graphs], Size.graphs};
-  }
-  /// Copies units into arrays of smaller capacity, and writes their kernels.
-  template <UnitsSize Larger> constexpr explicit FrozenUnits(const FrozenUnits<Larger>& from, const GraphView* graphs) {
-    for (int i = 0; i < Size.units; ++i) units[i] = from.units[i];
-    for (int i = 0; i < Size.operands; ++i) operands[i] = from.operands[i];
-    for (int i = 0; i < Size.members; ++i) members[i] = from.members[i];
-    for (int g = 0; g <= Size.graphs; ++g) {
-      unit_begin[g] = from.unit_begin[g];
-      operand_begin[g] = from.operand_begin[g];
-      member_begin[g] = from.member_begin[g];
-    }
-    KernelTable table;
-    for (int g = 0; g < Size.graphs; ++g) {
-      const UnitsView view = from.graph(g);
-      for (int u = 0; u < view.count; ++u)
-        if (view.units[u].kind == UnitKind::fused) table.add(graphs[g], view, g, u, units[unit_begin[g] + u]);
-    }
-    kernel_count = table.size();
-    for (int k = 0; k < kernel_count; ++k) {
-      kernel_graph[k] = table.graph_of(k);
-      kernel_unit[k] = table.unit_of(k);
-    }
-  }
-  constexpr UnitsView graph(int g) const {
-    return {units + unit_begin[g], unit_begin[g + 1] - unit_begin[g], operands + operand_begin[g],
-            members + member_begin[g]};
-  }
-};
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/fuse/traced_units.hpp
-
-#ifndef TESSERA_GRAPH_FUSE_TRACED_UNITS_HPP
-#define TESSERA_GRAPH_FUSE_TRACED_UNITS_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// A list as a constant, with a capacity of `Most` items.
-template <class T, int Most> struct FrozenList {
-  T items[static_cast<std::size_t>(Most) + 1]{};
-  int count = 0;
-  constexpr explicit FrozenList(const Growable<T>& from) : count(static_cast<int>(from.size())) {
-    const T* const list = from.data();
-    for (int i = 0; i < count; ++i) items[i] = list[i];
-  }
-};
-/// The groups of one graph as constants.
-template <int Nodes> struct FrozenGroups {
-  FrozenList<NodeGroup, Nodes> nodes;
-  FrozenList<GroupMembers, Nodes> groups;
-  constexpr explicit FrozenGroups(const Groups& from) : nodes(from.nodes), groups(from.groups) {}
-  constexpr GroupsView view() const { return {nodes.items, groups.items, groups.count}; }
-};
-
-// Each pass over a large graph is a constant of its own, since compilers limit the work of each constant expression.
-template <class Traced, std::size_t G>
-inline constexpr FrozenList<Space, Traced::graphs[G].size> graph_spaces{node_spaces(Traced::graphs[G])};
-template <class Traced, std::size_t G>
-inline constexpr FrozenGroups<Traced::graphs[G].size> graph_groups{
-    find_groups(Traced::graphs[G], graph_spaces<Traced, G>.items)};
-
-template <class Traced, std::size_t G> constexpr Units units_of_graph() {
-  constexpr const GraphView& graph = Traced::graphs[G];
-  if constexpr (graph.size <= small_program) {
-    return group_units(graph);
-  } else {
-    (void)sizeof(ExplainSteps<requires { typename Constant<graph_groups<Traced, G>.groups.count>; }>);
-    return write_units(graph, graph_groups<Traced, G>.view());
-  }
-}
-
-}  // namespace detail
-
-/// The units and kernels of a traced program, as constants.
-template <class Traced> struct TracedUnits {
-  static constexpr std::size_t graph_count = Traced::graphs.size();
-  using Graphs = std::make_index_sequence<graph_count>;
-  static constexpr auto roomy = []<std::size_t... G>(std::index_sequence<G...>) {
-    FrozenUnits<UnitsSize::bound(Traced::graphs.data(), static_cast<int>(graph_count))> made;
-    (made.add(static_cast<int>(G), detail::units_of_graph<Traced, G>()), ...);
-    return made;
-  }(Graphs());
-  static_assert(sizeof(detail::ExplainSteps<requires { typename detail::Constant<roomy.kernel_count>; }>) > 0);
-  static constexpr FrozenUnits<roomy.used()> units{roomy, Traced::graphs.data()};
-  static constexpr auto views = []<std::size_t... G>(std::index_sequence<G...>) {
-    return std::array<UnitsView, sizeof...(G)>{units.graph(static_cast<int>(G))...};
-  }(Graphs());
-  /// The number of kernels, and the kernels.
-  static constexpr std::size_t kernel_count = static_cast<std::size_t>(units.kernel_count);
-  template <std::size_t K>
-  static constexpr Fused kernel =
-      lower_fused(Traced::graphs[static_cast<std::size_t>(units.kernel_graph[K])],
-                  views[static_cast<std::size_t>(units.kernel_graph[K])], units.kernel_unit[K]);
-  static constexpr auto kernels = []<std::size_t... K>(std::index_sequence<K...>) {
-    return std::array<Fused, sizeof...(K)>{kernel<K>...};
-  }(std::make_index_sequence<kernel_count>());
-};
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/graph/trace/named_leaves.hpp
 
 #ifndef TESSERA_GRAPH_TRACE_NAMED_LEAVES_HPP
@@ -33301,1779 +31738,6 @@ template <class Model, class F> constexpr void for_each_named_leaf(Model& model,
 }
 
 }  // namespace tessera::detail
-
-#endif
-
-// ---- tessera/kernels/fused/fused_rows.hpp
-
-#ifndef TESSERA_KERNELS_FUSED_FUSED_ROWS_HPP
-#define TESSERA_KERNELS_FUSED_FUSED_ROWS_HPP
-
-// Memory access of fused kernels. Does not depend on the program, so that all kernels share the code.
-namespace tessera::kernels::inline TESSERA_ISA {
-
-inline constexpr int max_operands = Fused::max_inputs + Fused::max_outputs;
-
-/// Most elements of a window if all operands are contiguous.
-inline constexpr std::int64_t window_size = 4096;
-/// Most elements of a window if a strided operand must be copied to or from a staging buffer.
-inline constexpr std::int64_t staged_window_size = 256;
-
-/// Iterates over the rows of a call, with the address of the row in each operand (inputs, then outputs).
-struct RowWalk {
-  std::byte* row[max_operands];        ///< element 0 of the current row of each operand
-  std::int64_t stride[max_operands];   ///< along the row, in elements
-  std::int64_t step[7][max_operands];  ///< along each outer dim, in bytes
-  std::int64_t extent[7];
-  std::int64_t index[7];
-  int rank, count;
-  bool contiguous;  ///< every operand that is read or written along the row has row stride 1
-  bool in_place;    ///< a result is written over an operand
-
-  /// `sizes`: bytes of an element, by operand; `in_row`: bits of the operands that are read or written along the row.
-  TESSERA_NO_INLINE void start(const FusedCall& call, int inputs, int outputs, const std::uint8_t* sizes,
-                               std::uint64_t in_row) {
-    rank = call.outer_rank;
-    count = inputs + outputs;
-    contiguous = true;
-    in_place = false;
-    for (int o = 0; o < outputs; ++o)
-      for (int i = 0; i < inputs; ++i) in_place = in_place || call.outputs[o].data == call.inputs[i].data;
-    for (int i = 0; i < count; ++i) {
-      const FusedView& view = i < inputs ? call.inputs[i] : call.outputs[i - inputs];
-      row[i] = static_cast<std::byte*>(view.data);
-      stride[i] = view.row_stride;
-      if ((in_row >> i & 1) != 0 && stride[i] != 1) contiguous = false;
-      for (int d = 0; d < rank; ++d) step[d][i] = view.outer_stride[d] * sizes[i];
-    }
-    std::int64_t left = call.row_begin;
-    for (int d = rank - 1; d >= 0; --d) {
-      extent[d] = call.outer_extent[d];
-      index[d] = extent[d] == 0 ? 0 : left % extent[d];
-      left = extent[d] == 0 ? 0 : left / extent[d];
-      for (int i = 0; i < count; ++i) row[i] += index[d] * step[d][i];
-    }
-  }
-
-  /// The rows from the current one to the end of the innermost outer dim.
-  std::int64_t left_along_dim() const { return extent[rank - 1] - index[rank - 1]; }
-  /// Goes on by `n` rows, at most left_along_dim().
-  void skip(std::int64_t n) {
-    index[rank - 1] += n - 1;
-    for (int i = 0; i < count; ++i) row[i] += (n - 1) * step[rank - 1][i];
-    next();
-  }
-  TESSERA_INLINE void next() {
-    if (const int d = rank - 1; d >= 0 && index[d] + 1 < extent[d]) {
-      ++index[d];
-      for (int i = 0; i < count; ++i) row[i] += step[d][i];
-    } else {
-      next_of_outer_dims();
-    }
-  }
-
- private:
-  TESSERA_NO_INLINE void next_of_outer_dims() {
-    for (int d = rank - 1; d >= 0; --d) {
-      if (++index[d] < extent[d]) {
-        for (int i = 0; i < count; ++i) row[i] += step[d][i];
-        return;
-      }
-      for (int i = 0; i < count; ++i) row[i] -= (extent[d] - 1) * step[d][i];
-      index[d] = 0;
-    }
-  }
-};
-
-/// A range of a row in which all operands are contiguous, in place or in a staging buffer, padded to whole registers.
-struct Window {
-  std::byte* at[max_operands];  ///< first element of each operand: in place, or in the staging buffer
-  std::int64_t begin;           ///< index along the row
-  std::int64_t size;            ///< elements
-  std::int64_t padded;          ///< elements rounded up to those of one iteration
-};
-
-namespace detail {
-
-template <class T>
-inline void gather(std::byte* to, const std::byte* from, std::int64_t stride, std::int64_t size, std::int64_t padded) {
-  T* target = reinterpret_cast<T*>(to);
-  const T* source = reinterpret_cast<const T*>(from);
-  if (stride == 1) {
-    std::memcpy(target, source, static_cast<std::size_t>(size) * sizeof(T));
-  } else if (stride == 0 && size > 0) {
-    const T value = *source;
-    for (std::int64_t i = 0; i < size; ++i) target[i] = value;
-  } else {
-    for (std::int64_t i = 0; i < size; ++i) target[i] = source[i * stride];
-  }
-  for (std::int64_t i = size; i < padded; ++i) target[i] = T{};
-}
-
-template <class T> inline void scatter(std::byte* to, const std::byte* from, std::int64_t stride, std::int64_t size) {
-  T* target = reinterpret_cast<T*>(to);
-  const T* source = reinterpret_cast<const T*>(from);
-  if (stride == 1)
-    std::memcpy(target, source, static_cast<std::size_t>(size) * sizeof(T));
-  else
-    for (std::int64_t i = 0; i < size; ++i) target[i * stride] = source[i];
-}
-
-}  // namespace detail
-
-/// How a pass treats the ends of a row that is no multiple of an iteration.
-struct RowEnds {
-  std::int64_t repeats_from;  ///< elements from here on may be computed twice
-  int aligned = -1;           ///< the operand whose stores past the caches must be aligned; -1: none
-};
-
-/// The windows of one pass over the current row. `sizes`: bytes of an element by operand; `offsets`: of each operand in
-/// the staging buffer.
-class WindowWalk {
- public:
-  WindowWalk(const RowWalk& rows, const std::uint8_t* sizes, const std::uint32_t* offsets, std::byte* buffer,
-             std::uint64_t reads, std::uint64_t writes, int granularity, std::int64_t longest, RowEnds ends)
-      : rows_(rows), sizes_(sizes), offsets_(offsets), buffer_(buffer), reads_(reads), writes_(writes),
-        granularity_(granularity), longest_(longest), ends_(ends) {}
-
-  /// Opens the window at `begin`, which ends at `end` or before. A remainder below the granularity is a padded window;
-  /// where elements may be computed twice, it is a window of full size that begins before `begin`. The elements before
-  /// the first that can be stored past the caches are a padded window too.
-  TESSERA_NO_INLINE void open(Window& window, std::int64_t begin, std::int64_t end) const {
-    const std::int64_t limit = rows_.contiguous || longest_ < staged_window_size ? longest_ : staged_window_size;
-    if (end - begin < granularity_ && end - granularity_ >= ends_.repeats_from) begin = end - granularity_;
-    const std::int64_t left = end - begin, whole = left - left % granularity_;
-    window.begin = begin;
-    window.size = whole == 0 ? left : whole < limit ? whole : limit;
-    window.padded = whole == 0 ? granularity_ : window.size;
-    if (ends_.aligned >= 0 && whole > granularity_)
-      if (const std::int64_t unaligned = until_aligned(ends_.aligned, begin); unaligned != 0) {
-        window.size = unaligned;
-        window.padded = granularity_;
-      }
-    for (std::uint64_t operands = reads_ | writes_; operands != 0; operands &= operands - 1) {
-      const int i = __builtin_ctzll(operands);
-      if (in_place(i, window)) {
-        window.at[i] = element(i, begin);
-      } else {
-        window.at[i] = buffer_ + offsets_[i];
-        if ((reads_ >> i & 1) != 0) fill(i, window);
-      }
-    }
-  }
-
-  /// Writes staged outputs back.
-  void close(const Window& window) const {
-    if (!(rows_.contiguous && window.size == window.padded)) drain_all(window);
-  }
-
- private:
-  TESSERA_NO_INLINE void drain_all(const Window& window) const {
-    for (std::uint64_t operands = writes_; operands != 0; operands &= operands - 1) {
-      const int i = __builtin_ctzll(operands);
-      if (!in_place(i, window)) drain(i, window);
-    }
-  }
-  std::int64_t until_aligned(int i, std::int64_t begin) const {
-    const auto at = reinterpret_cast<std::uintptr_t>(element(i, begin)) / sizes_[i];
-    const auto step = static_cast<std::uintptr_t>(granularity_);
-    return static_cast<std::int64_t>((step - at % step) % step);
-  }
-  bool in_place(int i, const Window& window) const { return rows_.stride[i] == 1 && window.size == window.padded; }
-  std::byte* element(int i, std::int64_t index) const { return rows_.row[i] + index * rows_.stride[i] * sizes_[i]; }
-  void fill(int i, const Window& window) const {
-    const std::byte* from = element(i, window.begin);
-    switch (sizes_[i]) {
-      case 1:
-        return detail::gather<std::uint8_t>(window.at[i], from, rows_.stride[i], window.size, window.padded);
-      case 2:
-        return detail::gather<std::uint16_t>(window.at[i], from, rows_.stride[i], window.size, window.padded);
-      case 4:
-        return detail::gather<std::uint32_t>(window.at[i], from, rows_.stride[i], window.size, window.padded);
-      default:
-        return detail::gather<std::uint64_t>(window.at[i], from, rows_.stride[i], window.size, window.padded);
-    }
-  }
-  void drain(int i, const Window& window) const {
-    std::byte* to = element(i, window.begin);
-    switch (sizes_[i]) {
-      case 1:
-        return detail::scatter<std::uint8_t>(to, window.at[i], rows_.stride[i], window.size);
-      case 2:
-        return detail::scatter<std::uint16_t>(to, window.at[i], rows_.stride[i], window.size);
-      case 4:
-        return detail::scatter<std::uint32_t>(to, window.at[i], rows_.stride[i], window.size);
-      default:
-        return detail::scatter<std::uint64_t>(to, window.at[i], rows_.stride[i], window.size);
-    }
-  }
-
-  const RowWalk& rows_;
-  const std::uint8_t* sizes_;
-  const std::uint32_t* offsets_;
-  std::byte* buffer_;
-  std::uint64_t reads_, writes_;
-  int granularity_;
-  std::int64_t longest_;  // most elements of a window over contiguous operands
-  RowEnds ends_;
-};
-
-}  // namespace tessera::kernels::inline TESSERA_ISA
-
-#endif
-
-// ---- tessera/kernels/fused/fused_schedule.hpp
-
-#ifndef TESSERA_KERNELS_FUSED_FUSED_SCHEDULE_HPP
-#define TESSERA_KERNELS_FUSED_FUSED_SCHEDULE_HPP
-
-namespace tessera::kernels {
-
-/// Whether an instruction stores its value for a later pass over the row, or loads what an earlier pass stored.
-enum class Keep : std::uint8_t { no, save, restore };
-
-/// One instruction of a pass. The first five fields are template arguments of run_step; the others are run-time data.
-struct Step {
-  InstrKind kind = InstrKind::uniform;
-  Op op = Op::constant;
-  DType dtype = DType::f32;   ///< type of the result
-  DType source = DType::f32;  ///< type of the operands; for select, of the two values
-  Keep keep = Keep::no;
-  std::uint8_t to = 0, a = 0, b = 0, c = 0;
-  bool a_varies = false, b_varies = false, c_varies = false;  ///< the operand differs by element; else hoisted
-  std::uint8_t kept_offset = 0;                               ///< offset of the kept value in FusedSchedule::kept_bytes
-};
-
-/// What a result accumulates in vector lanes.
-enum class Sums : std::uint8_t {
-  nothing,
-  row,   ///< a reduction along the row: the lanes are combined at the end of each row
-  call,  ///< an output: the lanes are combined when its element changes, and at the end of the call
-};
-
-/// A result of a pass: a reduction or a store.
-struct Exit {
-  StoreKind kind = StoreKind::element;
-  Reduction reduction = Reduction::sum;
-  Sums sums = Sums::nothing;
-  DType dtype = DType::f32, source = DType::f32;
-  std::uint8_t instr = 0;  ///< index of the instruction that computes the value
-  std::uint8_t slot = 0;   ///< index of the reduction or of the output
-  std::uint8_t to = 0;     ///< the accumulating register; for a reduction, that of its own instruction
-  bool varies = false;     ///< the value differs by element
-};
-
-template <class T, int Capacity> struct StepList {
-  T items[Capacity]{};
-  int size = 0;
-  constexpr void push(const T& item) { items[size++] = item; }
-  constexpr const T& operator[](std::size_t i) const { return items[i]; }
-};
-
-/// Capacities of a schedule: of each list of instructions and of results, and the passes. A constant of the program for
-/// each kernel, most of which are small: with the largest capacities a schedule has 45 KB.
-struct ScheduleSize {
-  int instrs, exits, phases;
-};
-
-/// The size for a kernel, rounded up so that kernels share instances of make_schedule.
-constexpr ScheduleSize schedule_size(const Fused& fused) {
-  int reduces = 0;
-  for (int i = 0; i < fused.instr_count; ++i) reduces += fused.instrs[i].kind == InstrKind::reduce;
-  const auto rounded = [](int count) { return count <= 8 ? 8 : count <= 24 ? 24 : Fused::max_instrs; };
-  const int exits = rounded(fused.store_count + reduces);
-  return {rounded(fused.instr_count), exits, fused.phases};
-}
-
-/// The instructions of a fused kernel by stage and pass: for each row stage 0, pass 0, stage 1, pass 1, and so on. A
-/// stage runs once per row, a pass once per element. softmax: pass 0 finds the maximum, pass 1 the sum, pass 2 divides.
-template <ScheduleSize Size> struct FusedSchedule {
-  static constexpr int registers = Fused::max_instrs + Fused::max_outputs;
-  using Steps = StepList<Step, Size.instrs>;
-  using Exits = StepList<Exit, Size.exits>;
-
-  Steps uniform;               ///< once per call
-  Steps row[Size.phases + 1];  ///< once per row, by stage
-  Exits row_exits[Size.phases + 1];
-  Steps element[Size.phases];           ///< by pass, once per element
-  Exits exits[Size.phases];             ///< stores and reductions by pass
-  bool saves[Size.phases]{};            ///< by pass: whether it stores values for later passes
-  std::uint8_t kept_bytes = 0;          ///< bytes stored between passes per element of a row
-  std::uint64_t reads[Size.phases]{};   ///< by pass: bits of the operands (inputs, then outputs) that it reads
-  std::uint64_t writes[Size.phases]{};  ///< by pass: bits of the operands that it writes
-};
-
-constexpr bool uses_b(Op op) { return row_of(op).arity > 1 && !has_operand(row_of(op).shape_only, 1); }
-constexpr bool uses_c(Op op) { return row_of(op).arity > 2; }
-
-namespace scheduling {
-
-constexpr Step make_step(const Fused& fused, int index) {
-  const Instr& instr = fused.instrs[index];
-  const auto varies = [&](int operand) { return fused.instrs[operand].level == Level::element; };
-  Step step;
-  step.kind = instr.kind;
-  step.op = instr.op;
-  step.dtype = step.source = instr.dtype;
-  step.to = static_cast<std::uint8_t>(index);
-  step.a = instr.a;
-  step.b = instr.b;
-  step.c = instr.c;
-  if (instr.kind == InstrKind::compute) {
-    const bool chooses = uses_c(instr.op);
-    step.source = fused.instrs[chooses ? instr.b : instr.a].dtype;
-    step.a_varies = varies(instr.a);
-    step.b_varies = uses_b(instr.op) && varies(instr.b);
-    step.c_varies = chooses && varies(instr.c);
-  } else if (instr.kind == InstrKind::index) {
-    step.a_varies = instr.level == Level::element;
-  }
-  return step;
-}
-
-constexpr Exit make_reduce(const Fused& fused, int index, int slot) {
-  const Instr& instr = fused.instrs[index];
-  const Instr& operand = fused.instrs[instr.a];
-  return {StoreKind::accumulate,
-          instr.reduction,
-          Sums::row,
-          instr.dtype,
-          operand.dtype,
-          instr.a,
-          static_cast<std::uint8_t>(slot),
-          static_cast<std::uint8_t>(index),
-          operand.level == Level::element};
-}
-
-constexpr Exit make_exit(const Fused& fused, int output) {
-  const Store& store = fused.stores[output];
-  const Instr& value = fused.instrs[store.instr];
-  return {store.kind,
-          store.reduction,
-          store.kind == StoreKind::accumulate && store.along_row ? Sums::call : Sums::nothing,
-          store.dtype,
-          value.dtype,
-          store.instr,
-          static_cast<std::uint8_t>(output),
-          static_cast<std::uint8_t>(fused.instr_count + output),
-          value.level == Level::element};
-}
-
-/// By instruction: the step that first computed an expensive value, and its pass, which later passes may reuse. Only
-/// for passes that do nothing but reduce: they can be repeated when a call begins at a later pass.
-struct Kept {
-  Step* computed[Fused::max_instrs]{};
-  int pass[Fused::max_instrs]{};
-};
-
-/// Bytes of a value in a register: bf16 and f16 are computed as float.
-constexpr std::size_t lane_bytes(DType type) { return size_of(computed_as(type)); }
-
-/// Adds to pass `p` the per-element instructions that its exits need, in order. An expensive value (exp, say) that an
-/// earlier pass computed is stored by that pass and loaded here.
-template <ScheduleSize Size>
-constexpr void add_needed(const Fused& fused, FusedSchedule<Size>& schedule, int p, Kept& kept) {
-  const auto& exits = schedule.exits[p];
-  auto& pass = schedule.element[p];
-  bool needed[Fused::max_instrs]{}, only_reduces = true;
-  for (int i = 0; i < exits.size; ++i) {
-    needed[exits.items[i].instr] = true;
-    only_reduces = only_reduces && exits.items[i].sums == Sums::row;
-  }
-  for (int i = fused.instr_count - 1; i >= 0; --i) {
-    const Instr& instr = fused.instrs[i];
-    if (!needed[i] || instr.level != Level::element || instr.kind != InstrKind::compute || kept.computed[i] != nullptr)
-      continue;
-    needed[instr.a] = true;
-    if (uses_b(instr.op)) needed[instr.b] = true;
-    if (uses_c(instr.op)) needed[instr.c] = true;
-  }
-  for (int i = 0; i < fused.instr_count; ++i) {
-    const Instr& instr = fused.instrs[i];
-    if (!needed[i] || instr.level != Level::element) continue;
-    pass.push(make_step(fused, i));
-    Step& step = pass.items[pass.size - 1];
-    if (instr.kind == InstrKind::load) schedule.reads[p] |= std::uint64_t{1} << instr.a;
-    if (Step* const computed = kept.computed[i]; computed != nullptr) {
-      if (computed->keep == Keep::no) {
-        computed->keep = Keep::save;
-        computed->kept_offset = schedule.kept_bytes;
-        schedule.kept_bytes = static_cast<std::uint8_t>(schedule.kept_bytes + lane_bytes(instr.dtype));
-        schedule.saves[kept.pass[i]] = true;
-      }
-      step.keep = Keep::restore;
-      step.kept_offset = computed->kept_offset;
-    } else if (only_reduces && instr.kind == InstrKind::compute && row_of(instr.op).lane_cost >= 8 &&
-               is_floating(instr.dtype)) {
-      kept.computed[i] = &step;
-      kept.pass[i] = p;
-    }
-  }
-}
-
-}  // namespace scheduling
-
-/// Assigns the instructions of a fused kernel to stages and passes, each at the least frequent level that is correct.
-template <ScheduleSize Size> constexpr FusedSchedule<Size> make_schedule(const Fused& fused) {
-  static_assert(Size.phases >= 1 && Size.phases <= Fused::max_phases,
-                "tessera: a kernel has one to six passes over a row");
-  FusedSchedule<Size> schedule;
-  int reduce_count = 0;
-  for (int i = 0; i < fused.instr_count; ++i) {
-    const Instr& instr = fused.instrs[i];
-    if (instr.phase > fused.phases)
-      fail(errc::graph_invalid, "[fused] an instruction needs a pass that the kernel does not have");
-    if (instr.kind == InstrKind::reduce) {
-      if (instr.phase < 1)
-        fail(errc::graph_invalid, "[fused] the result of a reduction is available only after a pass");
-      schedule.exits[instr.phase - 1].push(scheduling::make_reduce(fused, i, reduce_count++));
-    } else if (instr.level == Level::uniform) {
-      schedule.uniform.push(scheduling::make_step(fused, i));
-    } else if (instr.level == Level::row) {
-      schedule.row[instr.phase].push(scheduling::make_step(fused, i));
-    }
-  }
-  for (int i = 0; i < fused.store_count; ++i) {
-    const Exit exit = scheduling::make_exit(fused, i);
-    const int phase = fused.instrs[exit.instr].phase;
-    const bool once_a_row = exit.kind == StoreKind::row ||
-                            (exit.kind == StoreKind::accumulate && exit.sums == Sums::nothing && !exit.varies);
-    if (once_a_row) {
-      if (exit.varies) fail(errc::graph_invalid, "[fused] a value that differs within a row is stored once per row");
-      schedule.row_exits[phase].push(exit);
-      continue;
-    }
-    if (phase >= fused.phases) fail(errc::graph_invalid, "[fused] a store needs a pass that the kernel does not have");
-    schedule.exits[phase].push(exit);
-    if (exit.sums == Sums::nothing) {
-      const std::uint64_t bit = std::uint64_t{1} << (fused.input_count + exit.slot);
-      schedule.writes[phase] |= bit;
-      if (exit.kind == StoreKind::accumulate) schedule.reads[phase] |= bit;
-    }
-  }
-  scheduling::Kept kept;
-  for (int pass = 0; pass < fused.phases; ++pass) scheduling::add_needed(fused, schedule, pass, kept);
-  return schedule;
-}
-
-}  // namespace tessera::kernels
-
-#endif
-
-// ---- tessera/kernels/simd/lane_ops.hpp
-
-#ifndef TESSERA_KERNELS_SIMD_LANE_OPS_HPP
-#define TESSERA_KERNELS_SIMD_LANE_OPS_HPP
-
-TESSERA_KERNEL_CODE_BEGIN
-namespace tessera::kernels::inline TESSERA_ISA {
-
-namespace simd {
-/// Integer quotient, truncated. x / 0 is 0 and min / -1 wraps, both of which would trap in hardware.
-template <class T> constexpr T quotient(T a, T b) {
-  using Unsigned = std::make_unsigned_t<T>;
-  return b == 0 ? T(0) : b == T(-1) ? static_cast<T>(Unsigned(0) - static_cast<Unsigned>(a)) : static_cast<T>(a / b);
-}
-/// Integer power modulo 2^bits; with a negative exponent, the truncated quotient: 1, -1 or 0.
-template <class T> constexpr T whole_power(T base, T exponent) {
-  if (exponent < 0) return base == 1 ? T(1) : base == T(-1) ? (exponent % 2 == 0 ? T(1) : T(-1)) : T(0);
-  using Unsigned = std::common_type_t<unsigned, std::make_unsigned_t<T>>;  // narrow types would be promoted to int
-  Unsigned result = 1, factor = static_cast<Unsigned>(base);
-  for (T left = exponent; left > 0; left /= 2, factor *= factor)
-    if (left % 2 == 1) result *= factor;
-  return static_cast<T>(result);
-}
-}  // namespace simd
-
-// Operators and functions of lanes and masks, in terms of which elementwise operations are defined. Masks are one-bit
-// integers: max and sum are "or", min and product are "and", false < true.
-
-template <class T> TESSERA_INLINE Lanes<T> operator-(const Lanes<T>& x) {
-  return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::negative<T>(a); }, x);
-}
-template <class T> TESSERA_INLINE Lanes<T> operator+(const Lanes<T>& x, const Lanes<T>& y) {
-  return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a + b; }, x, y);
-}
-template <class T> TESSERA_INLINE Lanes<T> operator-(const Lanes<T>& x, const Lanes<T>& y) {
-  return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a - b; }, x, y);
-}
-template <class T> TESSERA_INLINE Lanes<T> operator*(const Lanes<T>& x, const Lanes<T>& y) {
-  return simd::each_part(
-      [](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA {
-        if constexpr (std::is_integral_v<T>) {
-          // A compiler vector product: xsimd lacks 64-bit integer products for some instruction sets.
-          using Wrapping = simd::native<std::make_unsigned_t<T>, Lanes<T>::part_width>;
-          const Wrapping product = (Wrapping)simd::to_native<T>(a) * (Wrapping)simd::to_native<T>(b);
-          return simd::to_batch<T>((simd::part_vector<T>)product);
-        } else {
-          return a * b;
-        }
-      },
-      x, y);
-}
-template <class T> TESSERA_INLINE Lanes<T> operator/(const Lanes<T>& x, const Lanes<T>& y) {
-  if constexpr (std::is_integral_v<T>)
-    return each_lane([](T a, T b) { return simd::quotient<T>(a, b); }, x, y);
-  else
-    return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return simd::divide<T>(a, b); }, x,
-                           y);
-}
-template <class T> TESSERA_INLINE Mask operator==(const Lanes<T>& x, const Lanes<T>& y) {
-  return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a == b; }, x, y);
-}
-// Not xsimd's !=, which in xsimd 8.1 is false for NaN in some instruction sets.
-template <class T> TESSERA_INLINE Mask operator!=(const Lanes<T>& x, const Lanes<T>& y) { return {~(x == y).bits}; }
-template <class T> TESSERA_INLINE Mask operator<(const Lanes<T>& x, const Lanes<T>& y) {
-  return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a < b; }, x, y);
-}
-template <class T> TESSERA_INLINE Mask operator<=(const Lanes<T>& x, const Lanes<T>& y) {
-  return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a <= b; }, x, y);
-}
-template <class T> TESSERA_INLINE Mask operator>(const Lanes<T>& x, const Lanes<T>& y) {
-  return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a > b; }, x, y);
-}
-template <class T> TESSERA_INLINE Mask operator>=(const Lanes<T>& x, const Lanes<T>& y) {
-  return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a >= b; }, x, y);
-}
-
-TESSERA_INLINE Mask operator+(const Mask& x, const Mask& y) { return {x.bits | y.bits}; }
-TESSERA_INLINE Mask operator*(const Mask& x, const Mask& y) { return {x.bits & y.bits}; }
-TESSERA_INLINE Mask maximum(const Mask& x, const Mask& y) { return {x.bits | y.bits}; }
-TESSERA_INLINE Mask minimum(const Mask& x, const Mask& y) { return {x.bits & y.bits}; }
-TESSERA_INLINE Mask operator==(const Mask& x, const Mask& y) { return {~simd::differ(x, y).bits}; }
-TESSERA_INLINE Mask operator!=(const Mask& x, const Mask& y) { return simd::differ(x, y); }
-TESSERA_INLINE Mask operator<(const Mask& x, const Mask& y) { return {~x.bits & y.bits}; }
-TESSERA_INLINE Mask operator<=(const Mask& x, const Mask& y) { return {~x.bits | y.bits}; }
-TESSERA_INLINE Mask operator>(const Mask& x, const Mask& y) { return {x.bits & ~y.bits}; }
-TESSERA_INLINE Mask operator>=(const Mask& x, const Mask& y) { return {x.bits | ~y.bits}; }
-
-template <class T> TESSERA_INLINE Mask logical_not(const Lanes<T>& x) { return {~convert<bool>(x).bits}; }
-template <class T> TESSERA_INLINE Mask logical_and(const Lanes<T>& x, const Lanes<T>& y) {
-  return {convert<bool>(x).bits & convert<bool>(y).bits};
-}
-template <class T> TESSERA_INLINE Mask logical_or(const Lanes<T>& x, const Lanes<T>& y) {
-  return {convert<bool>(x).bits | convert<bool>(y).bits};
-}
-
-template <class T>
-  requires(std::is_integral_v<T>)
-TESSERA_INLINE Lanes<T> pow(const Lanes<T>& x, const Lanes<T>& y) {
-  return each_lane([](T a, T b) { return simd::whole_power<T>(a, b); }, x, y);
-}
-
-/// Applies an elementwise operation to lanes. Casts are convert().
-template <Op O, class... T> TESSERA_INLINE auto apply(const Lanes<T>&... x) {
-  using Operation = ops::elementwise_operation<O>;
-  if constexpr (Operation::divides_in_xsimd && simd::estimates_quotients && (std::is_same_v<T, float> && ...))
-    return convert<float>(apply<O>(convert<double>(x)...));
-  else if constexpr (Operation::by_part)
-    return simd::each_part([](const auto&... part) TESSERA_INLINE_LAMBDA { return Operation::value(part...); }, x...);
-  else
-    return Operation::value(x...);
-}
-
-/// Reduces all lanes to a scalar, by monoid M.
-template <class M, class T> TESSERA_INLINE T reduce_lanes(const Lanes<T>& x) {
-  if constexpr (std::is_same_v<T, bool>) {
-    return reduce_lanes<M>(convert<std::int32_t>(x)) != 0;
-  } else {
-    // Makes Lanes of one register. If Lanes have two registers, the second is a dummy, and its result is not used.
-    const auto lanes = [](const xsimd::batch<T>& part) TESSERA_INLINE_LAMBDA {
-      if constexpr (Lanes<T>::parts == 1)
-        return Lanes<T>{{part}};
-      else
-        return Lanes<T>{{part, part}};
-    };
-    return horizontal([&](const xsimd::batch<T>& a, const xsimd::batch<T>& b)
-                          TESSERA_INLINE_LAMBDA { return monoids::combined<M>(lanes(a), lanes(b)).part[0]; },
-                      x);
-  }
-}
-
-}  // namespace tessera::kernels::inline TESSERA_ISA
-TESSERA_KERNEL_CODE_END
-
-#endif
-
-// ---- tessera/kernels/fused/fused_instructions.hpp
-
-#ifndef TESSERA_KERNELS_FUSED_FUSED_INSTRUCTIONS_HPP
-#define TESSERA_KERNELS_FUSED_FUSED_INSTRUCTIONS_HPP
-
-// The instructions of fused kernels: a few templates over (kind, op, dtype). All kernels of a program share their
-// instances, which keeps compile time low.
-TESSERA_KERNEL_CODE_BEGIN
-namespace tessera::kernels::inline TESSERA_ISA {
-
-namespace detail {
-
-/// The values of one kernel by instruction, one array per lane type. All indices are constants after inlining, so the
-/// compiler keeps the values in registers.
-template <int Size> struct Registers {
-  Lanes<float> f32[Size];
-  Lanes<double> f64[Size];
-  Lanes<std::int32_t> i32[Size];
-  Lanes<std::int64_t> i64[Size];
-  Mask mask[Size];
-
-  template <class T> TESSERA_INLINE auto& get(int i) {
-    if constexpr (std::is_same_v<T, float>)
-      return f32[i];
-    else if constexpr (std::is_same_v<T, double>)
-      return f64[i];
-    else if constexpr (std::is_same_v<T, std::int32_t>)
-      return i32[i];
-    else if constexpr (std::is_same_v<T, std::int64_t>)
-      return i64[i];
-    else
-      return mask[i];
-  }
-  template <class T> TESSERA_INLINE const auto& get(int i) const {
-    return const_cast<Registers&>(*this).template get<T>(i);
-  }
-};
-
-template <DType Type> using lanes_of = lane_t<element_t<Type>>;
-
-/// The position from which per-element instructions of one iteration read.
-struct ElementCursor {
-  std::byte* const* operands;
-  std::int64_t offset;  ///< in elements from the start of the window
-  std::int64_t index;   ///< global index along the row dim
-  std::byte* kept;      ///< values kept between passes: one row of `kept_capacity` elements per value
-  std::int64_t kept_index, kept_capacity;
-  std::int64_t ahead;  ///< prefetch distance in bytes
-
-  template <class T> TESSERA_INLINE Lanes<lane_t<T>> read(int input) const {
-    const T* const from = reinterpret_cast<const T*>(operands[input]) + offset;
-    // Hardware prefetch stops at a page and follows few streams: docs/decisions/0007. The address may be past the end
-    // of the array: prefetching there is harmless, but pointer arithmetic would be undefined behaviour.
-    __builtin_prefetch(
-        reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(ahead)));
-    return load(from);
-  }
-  template <class T> TESSERA_INLINE Lanes<T> position(int) const { return iota<T>(index); }
-  template <class T> TESSERA_INLINE T* kept_row(int kept_offset) const {
-    return reinterpret_cast<T*>(kept + kept_offset * kept_capacity) + kept_index;
-  }
-};
-
-/// The position from which instructions per call and per row read.
-struct RowCursor {
-  const RowWalk& rows;
-  const FusedCall& call;
-
-  template <class T> TESSERA_INLINE Lanes<lane_t<T>> read(int input) const {
-    return splat<lane_t<T>>(static_cast<lane_t<T>>(*reinterpret_cast<const T*>(rows.row[input])));
-  }
-  template <class T> TESSERA_INLINE Lanes<T> position(int dim) const {
-    return splat<T>(static_cast<T>(call.global_offset[dim] + rows.index[dim]));
-  }
-};
-
-template <Op O, DType To, DType From, class File>
-TESSERA_INLINE void compute(File& own, const File& shared, const Step& step) {
-  using T = lanes_of<To>;
-  using S = lanes_of<From>;
-  const auto& a = step.a_varies ? own : shared;
-  const auto& b = step.b_varies ? own : shared;
-  constexpr const OpRow& row = row_of(O);
-  if constexpr (row.converts) {
-    // An explicit cast rounds to the target type; other values of 16 bits stay float until they are stored.
-    own.template get<T>(step.to) = wrap<element_t<To>>(convert<T>(a.template get<S>(step.a)));
-  } else if constexpr (row.arity == 3) {
-    const auto& c = step.c_varies ? own : shared;
-    own.template get<T>(step.to) =
-        apply<O>(a.template get<bool>(step.a), b.template get<S>(step.b), c.template get<S>(step.c));
-  } else {
-    const auto result = [&]() TESSERA_INLINE_LAMBDA {
-      if constexpr (row.divides && std::is_floating_point_v<T>)
-        if (step.a_varies && !step.b_varies)
-          return divide_by_invariant(a.template get<S>(step.a), b.template get<S>(step.b));
-      if constexpr (row.arity == 2)
-        return apply<O>(a.template get<S>(step.a), b.template get<S>(step.b));
-      else
-        return apply<O>(a.template get<S>(step.a));
-    }();
-    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
-      own.template get<T>(step.to) = wrap<element_t<To>>(result);
-    else
-      own.template get<T>(step.to) = result;
-  }
-}
-
-/// A row value as exchanged between shards, and a host scalar of 64 bits: integers are stored bit by bit, since double
-/// has only 53.
-template <class T> TESSERA_INLINE double to_slot(T value) {
-  if constexpr (std::is_integral_v<T>)
-    return std::bit_cast<double>(static_cast<std::int64_t>(value));
-  else
-    return static_cast<double>(value);
-}
-template <class T> TESSERA_INLINE T from_slot(double slot) {
-  if constexpr (std::is_integral_v<T>)
-    return static_cast<T>(std::bit_cast<std::int64_t>(slot));
-  else
-    return static_cast<T>(slot);
-}
-
-template <InstrKind Kind, Op O, DType To, DType From, Keep Kept, class File, class Cursor>
-TESSERA_INLINE void run_step(File& own, const File& shared, const Step& step, const Cursor& cursor,
-                             const double* uniforms) {
-  using T = lanes_of<To>;
-  if constexpr (Kept == Keep::restore)
-    own.template get<T>(step.to) = load(cursor.template kept_row<T>(step.kept_offset));
-  else if constexpr (Kind == InstrKind::load)
-    own.template get<T>(step.to) = cursor.template read<element_t<To>>(step.a);
-  else if constexpr (Kind == InstrKind::uniform && To == DType::i64)
-    own.template get<T>(step.to) = splat<T>(from_slot<T>(uniforms[step.a]));
-  else if constexpr (Kind == InstrKind::uniform)
-    own.template get<T>(step.to) = splat<T>(static_cast<T>(uniforms[step.a]));
-  else if constexpr (Kind == InstrKind::index)
-    own.template get<T>(step.to) = cursor.template position<T>(step.a);
-  else
-    compute<O, To, From>(own, shared, step);
-  if constexpr (Kept == Keep::save) store(cursor.template kept_row<T>(step.kept_offset), own.template get<T>(step.to));
-}
-
-}  // namespace detail
-
-}  // namespace tessera::kernels::inline TESSERA_ISA
-TESSERA_KERNEL_CODE_END
-
-#endif
-
-// ---- tessera/kernels/fused/fused_program.hpp
-
-#ifndef TESSERA_KERNELS_FUSED_FUSED_PROGRAM_HPP
-#define TESSERA_KERNELS_FUSED_FUSED_PROGRAM_HPP
-
-namespace tessera::kernels::inline TESSERA_ISA::detail {
-
-/// What the passes and operands of a kernel are like.
-struct KernelShape {
-  struct Pass {
-    int unroll = 1;                       ///< registers of an iteration
-    int cost = 0;                         ///< of an element
-    bool any = false;                     ///< has results, so that it runs
-    bool reduces = false;                 ///< accumulates in lanes
-    bool carries = false;                 ///< accumulates in lanes across rows
-    bool saves = false;                   ///< stores values for later passes
-    bool may_pass_caches = false;         ///< may use non-temporal stores
-    std::uint64_t reads = 0, writes = 0;  ///< bits of the operands (inputs, then outputs)
-  };
-  Pass pass[Fused::max_phases];
-  int phases = 1, inputs = 0, operands = 0;
-  int most_unrolled = 1;
-  int busiest_pass = 0;        ///< the most expensive of the passes that read operands
-  bool only_elements = false;  ///< a row is nothing but elements: one pass, without values or results of a row
-  bool only_stores = false;    ///< only elements, and each result is stored, so that elements may be computed again
-  bool adds_rows = false;      ///< a row is only added to results of float or double, or combined with them otherwise
-  std::uint8_t sizes[max_operands]{};     ///< bytes of an element of each operand
-  std::uint32_t offsets[max_operands]{};  ///< offset of each operand in the staging buffer
-  std::uint64_t in_row = 0;               ///< bits of the operands that are read or written along the row
-  std::uint32_t buffer_bytes = 1;
-  std::uint8_t kept_bytes = 0;  ///< bytes stored between passes per element of a row
-};
-
-/// Whether a result is stored element by element.
-constexpr bool is_store(const Exit& exit) { return exit.sums == Sums::nothing && exit.kind == StoreKind::element; }
-
-/// Whether a pass may use non-temporal stores: of several results, each store must fill a cache line. Otherwise the
-/// processor writes half of a line while stores to another result wait, which takes up to three times as long as
-/// plain stores (docs/decisions/0007).
-template <class Exits> constexpr bool may_pass_caches(const Exits& exits) {
-  constexpr unsigned line = 64;
-  int results = 0;
-  bool fills_lines = true;
-  for (int k = 0; k < exits.size; ++k) {
-    const Exit& exit = exits.items[k];
-    if (!is_store(exit)) continue;
-    ++results;
-    fills_lines = fills_lines && static_cast<unsigned>(width) * size_of(exit.dtype) >= line;
-  }
-  return results == 1 || fills_lines;
-}
-
-template <ScheduleSize Size> constexpr KernelShape make_shape(const Fused& fused, const FusedSchedule<Size>& schedule) {
-  KernelShape shape;
-  shape.phases = fused.phases;
-  shape.inputs = fused.input_count;
-  shape.operands = fused.input_count + fused.store_count;
-  shape.kept_bytes = schedule.kept_bytes;
-  for (int p = 0; p < fused.phases; ++p) {
-    KernelShape::Pass& pass = shape.pass[p];
-    const auto& exits = schedule.exits[p];
-    const auto& elements = schedule.element[p];
-    for (int i = 0; i < exits.size; ++i) {
-      pass.reduces |= exits.items[i].sums != Sums::nothing;
-      pass.carries |= exits.items[i].sums == Sums::call;
-    }
-    for (int i = 0; i < elements.size; ++i) {
-      const Step& step = elements.items[i];
-      pass.cost += step.keep == Keep::restore ? 1 : row_of(step.op).lane_cost;
-    }
-    pass.unroll = !pass.reduces || pass.cost > 12 ? 1 : pass.cost > 5 ? 2 : 4;
-    pass.any = exits.size > 0;
-    pass.saves = schedule.saves[p];
-    pass.may_pass_caches = may_pass_caches(exits);
-    pass.reads = schedule.reads[p];
-    pass.writes = schedule.writes[p];
-    shape.in_row |= pass.reads | pass.writes;
-    if (pass.unroll > shape.most_unrolled) shape.most_unrolled = pass.unroll;
-    if (p > 0 && pass.reads != 0 && pass.cost > shape.pass[shape.busiest_pass].cost) shape.busiest_pass = p;
-  }
-  shape.only_elements = fused.phases == 1 && !shape.pass[0].reduces && !schedule.saves[0];
-  for (int stage = 0; stage <= 1 && shape.only_elements; ++stage)
-    shape.only_elements = schedule.row[stage].size + schedule.row_exits[stage].size == 0;
-  shape.only_stores = shape.only_elements;
-  for (int i = 0; i < schedule.exits[0].size; ++i)
-    shape.only_stores = shape.only_stores && is_store(schedule.exits[0].items[i]);
-  shape.adds_rows = shape.only_elements && schedule.exits[0].size > 0;
-  for (int i = 0; i < schedule.exits[0].size; ++i) {
-    const Exit& exit = schedule.exits[0].items[i];
-    const bool floats = exit.dtype == DType::f32 || exit.dtype == DType::f64;
-    shape.adds_rows = shape.adds_rows && exit.kind == StoreKind::accumulate && floats;
-  }
-  for (int i = 0; i < shape.operands; ++i) {
-    const DType type = i < shape.inputs ? fused.inputs[i] : fused.stores[i - shape.inputs].dtype;
-    shape.sizes[i] = static_cast<std::uint8_t>(size_of(type));
-    if ((shape.in_row >> i & 1) == 0) continue;
-    shape.offsets[i] = (shape.buffer_bytes + 63) / 64 * 64;
-    shape.buffer_bytes = shape.offsets[i] + static_cast<std::uint32_t>(staged_window_size) * shape.sizes[i];
-  }
-  return shape;
-}
-
-/// Kernel I of a table, as constants.
-template <const auto& Table, int I> struct Program {
-  static constexpr const Fused& fused = Table[I];
-  static constexpr auto schedule = make_schedule<schedule_size(fused)>(fused);
-  static constexpr KernelShape shape = make_shape(fused, schedule);
-  static constexpr int register_count = fused.instr_count + fused.store_count;
-  static constexpr int file_size = register_count <= 16   ? 16
-                                   : register_count <= 48 ? 48
-                                                          : decltype(schedule)::registers;
-  using File = Registers<file_size>;
-};
-
-}  // namespace tessera::kernels::inline TESSERA_ISA::detail
-
-#endif
-
-// ---- tessera/kernels/fused/fused_results.hpp
-
-#ifndef TESSERA_KERNELS_FUSED_FUSED_RESULTS_HPP
-#define TESSERA_KERNELS_FUSED_FUSED_RESULTS_HPP
-
-// The results of fused kernels: a few templates over (kind, reduction, dtype), which all kernels of a program share.
-TESSERA_KERNEL_CODE_BEGIN
-namespace tessera::kernels::inline TESSERA_ISA {
-
-namespace detail {
-
-/// The type of a running total outside the lanes: double for floating point, otherwise an integer.
-struct Total {
-  double real;
-  std::int64_t whole;
-
-  template <class T> TESSERA_INLINE auto& get() {
-    if constexpr (std::is_floating_point_v<T>)
-      return real;
-    else
-      return whole;
-  }
-};
-
-template <class T> TESSERA_INLINE T first_lane(const Lanes<T>& x) {
-  if constexpr (std::is_same_v<T, bool>)
-    return first_lane(convert<std::int32_t>(x)) != 0;
-  else
-    return simd::to_native<T>(x.part[0])[0];
-}
-
-/// Combines `value` into the element at `at`.
-template <Reduction R, DType Type, class T> TESSERA_INLINE void combine_element(std::byte* at, T value) {
-  using M = monoid_of<R>;
-  using E = element_t<Type>;
-  E* element = reinterpret_cast<E*>(at);
-  if constexpr (std::is_same_v<E, bool>)
-    *element = monoids::combined<M>(static_cast<int>(*element), static_cast<int>(value != T(0))) != 0;
-  else
-    *element = static_cast<E>(monoids::combined<M>(static_cast<T>(*element), value));
-}
-
-/// What a kernel does to a value that it accumulates in lanes of `Type`, in register `to` of each of `count` files.
-template <class File, Reduction R, DType Type> struct Accumulation {
-  using M = monoid_of<R>;
-  using T = lanes_of<Type>;
-
-  /// The initial value of lanes and totals. For narrow integers the identity of the element type, not of the lane type,
-  /// so that the reduction of no elements is representable: the max of no int8 values is -128.
-  static constexpr T first_value() {
-    using E = element_t<Type>;
-    return static_cast<T>(M::template identity<std::conditional_t<std::is_integral_v<E>, E, T>>());
-  }
-  static TESSERA_INLINE void clear_lanes(File* sums, int count, int to) {
-    for (int u = 0; u < count; ++u) sums[u].template get<T>(to) = splat<T>(first_value());
-  }
-  static TESSERA_INLINE void clear(File* sums, int count, Total& total, int to) {
-    clear_lanes(sums, count, to);
-    auto& value = total.get<T>();
-    value = static_cast<std::remove_reference_t<decltype(value)>>(first_value());
-  }
-  /// Adds the lanes to the total and clears them.
-  static TESSERA_INLINE void collect(File* sums, int count, Total& total, int to) {
-    Lanes<T> all = sums[0].template get<T>(to);
-    if (count == 2) M::join(all, sums[1].template get<T>(to));
-    if (count == 4) {
-      M::join(all, sums[1].template get<T>(to));
-      M::join(all, monoids::combined<M>(sums[2].template get<T>(to), sums[3].template get<T>(to)));
-    }
-    auto& value = total.get<T>();
-    M::join(value, static_cast<std::remove_reference_t<decltype(value)>>(reduce_lanes<M>(all)));
-    clear_lanes(sums, count, to);
-  }
-  /// Combines the total into the element at `at`.
-  static TESSERA_INLINE void combine(std::byte* at, Total& total) { combine_element<R, Type>(at, total.get<T>()); }
-  static TESSERA_INLINE void copy_lanes(File* target, const File* source, int count, int to) {
-    for (int u = 0; u < count; ++u) target[u].template get<T>(to) = source[u].template get<T>(to);
-  }
-  /// Gives the lanes past the first `size` elements of an iteration the values that they have in `saved`.
-  static TESSERA_INLINE void restore_lanes(File* sums, const File* saved, int count, std::int64_t size, int to) {
-    for (int u = 0; u < count; ++u) {
-      auto& sum = sums[u].template get<T>(to);
-      sum = select(first_lanes(size - u * width), sum, saved[u].template get<T>(to));
-    }
-  }
-  /// Makes the total a value of the row. `slot`: where it is exchanged between shards, or null; `given`: an earlier
-  /// call computed it.
-  static TESSERA_INLINE void take(File& shared, Total& total, int to, double* slot, bool given) {
-    T value;
-    if (given) {
-      value = from_slot<T>(*slot);
-    } else {
-      value = static_cast<T>(total.get<T>());
-      if (slot != nullptr) *slot = to_slot(value);
-    }
-    shared.template get<T>(to) = splat<T>(value);
-  }
-};
-
-/// Runs an exit: stores the value of each element, or accumulates it in lanes.
-template <StoreKind Kind, Reduction R, bool InLanes, DType To, DType From, class File>
-TESSERA_INLINE void leave(File& sums, const File& values, const Exit& exit, std::byte* const* outputs,
-                          std::int64_t offset, bool past_caches) {
-  using T = lanes_of<To>;
-  using E = element_t<To>;
-  const Lanes<T> value = convert<T>(values.template get<lanes_of<From>>(exit.instr));
-  if constexpr (InLanes) {
-    auto& sum = sums.template get<T>(exit.to);
-    sum = monoids::combined<monoid_of<R>>(value, sum);
-  } else {
-    E* target = reinterpret_cast<E*>(outputs[exit.slot]) + offset;
-    if constexpr (Kind == StoreKind::accumulate) {
-      const Lanes<T> sum = monoids::combined<monoid_of<R>>(value, load(target));
-      if constexpr (std::is_same_v<T, bool>)
-        store(target, sum);
-      else
-        store(target, wrap<E>(sum));
-    } else if (past_caches) {
-      store_past_caches(target, value);
-    } else {
-      store(target, value);
-    }
-  }
-}
-
-/// Runs an exit once per row: stores the value, or combines it with the element at `at`.
-template <StoreKind Kind, Reduction R, DType To, DType From, class File>
-TESSERA_INLINE void leave_row(const File& shared, const Exit& exit, std::byte* at) {
-  using T = lanes_of<To>;
-  const T value = first_lane(convert<T>(shared.template get<lanes_of<From>>(exit.instr)));
-  if constexpr (Kind == StoreKind::row)
-    *reinterpret_cast<element_t<To>*>(at) = static_cast<element_t<To>>(value);
-  else
-    combine_element<R, To>(at, value);
-}
-
-}  // namespace detail
-
-}  // namespace tessera::kernels::inline TESSERA_ISA
-TESSERA_KERNEL_CODE_END
-
-#endif
-
-// ---- tessera/kernels/fused/fused_run.hpp
-
-#ifndef TESSERA_KERNELS_FUSED_FUSED_RUN_HPP
-#define TESSERA_KERNELS_FUSED_FUSED_RUN_HPP
-
-// How a fused kernel goes over the rows and elements of a call. Its instructions and results are those of an
-// UnrolledKernel, whose numbers (of a pass, a stage, a register) are constants, or of a WalkedKernel, where they are
-// ints.
-TESSERA_KERNEL_CODE_BEGIN
-namespace tessera::kernels::inline TESSERA_ISA {
-
-namespace detail {
-
-template <int N> using Int = std::integral_constant<int, N>;
-
-/// Calls `f` with 0, 1, ..., N - 1, each a constant.
-template <int N, class F> TESSERA_FLATTENED void times(Int<N>, [[maybe_unused]] F f) {
-  [&]<int... K>(std::integer_sequence<int, K...>)
-      TESSERA_FLATTENED_LAMBDA { (f(Int<K>{}), ...); }(std::make_integer_sequence<int, N>{});
-}
-template <class F> TESSERA_FLATTENED void times(int n, F f) {
-  for (int k = 0; k < n; ++k) f(k);
-}
-
-/// Whether a flag of a kernel can be set: not if it is a constant false.
-template <class Flag> inline constexpr bool can_be = !std::is_same_v<Flag, std::false_type>;
-
-/// One call of one kernel. All members of an unrolled kernel are inlined into fused_kernel, so that Values are
-/// registers.
-template <class Kernel> struct FusedRun {
-  using File = typename Kernel::File;
-  using OnlyElements = decltype(std::declval<Kernel>().only_elements());
-  using AddsRows = decltype(std::declval<Kernel>().adds_rows());
-
-  [[no_unique_address]] Kernel kernel;
-  const FusedCall& call;
-  std::byte* const buffer;  ///< for copies of operands that are not contiguous
-  RowWalk rows;
-  Window whole_row;           ///< where `adjacent` is not 0: the current row
-  std::int64_t adjacent = 0;  ///< rows left, with the current row, that follow each other along the innermost outer dim
-  bool whole_rows = false;    ///< each pass over a row is one window, whose elements are contiguous
-  std::byte* kept = nullptr;  ///< values kept between passes over a row
-  std::int64_t kept_capacity = 0;            ///< elements
-  std::byte* targets[Fused::max_outputs]{};  ///< by output: the element that the current accumulation is added to
-
-  FusedRun(Kernel k, const FusedCall& c, std::byte* staging) : kernel(k), call(c), buffer(staging) {}
-
-  /// Most elements of a window of a pass over contiguous operands. A reducing pass adds at most sum_run terms to a lane
-  /// per window.
-  std::int64_t longest_window(int pass) const {
-    const std::int64_t run = sum_run * width * kernel.shape().pass[pass].unroll;
-    return kernel.shape().pass[pass].reduces && run < window_size ? run : window_size;
-  }
-  TESSERA_NO_INLINE void find_whole_rows() {
-    const std::int64_t size = call.inner_end - call.inner_begin;
-    whole_rows = rows.contiguous;
-    for (int pass = 0; pass < kernel.shape().phases; ++pass)
-      whole_rows = whole_rows && size % (width * kernel.shape().pass[pass].unroll) == 0 && size <= longest_window(pass);
-  }
-  /// Opens the window of the current row, where rows are whole.
-  TESSERA_FLATTENED void open_row(Window& window) const {
-    const KernelShape& shape = kernel.shape();
-    window.begin = call.inner_begin;
-    window.size = window.padded = call.inner_end - call.inner_begin;
-    for (int i = 0; i < shape.operands; ++i) window.at[i] = rows.row[i] + call.inner_begin * shape.sizes[i];
-  }
-
-  /// Of a kernel without values of a row, whole rows that follow each other share a window: short rows, such as the
-  /// features of a pixel, spend more time on windows of their own than in their elements.
-  TESSERA_NO_INLINE void find_adjacent(std::int64_t row) {
-    if (!whole_rows || rows.rank == 0) return;
-    adjacent = rows.left_along_dim();
-    if (adjacent > call.row_end - row) adjacent = call.row_end - row;
-    open_row(whole_row);
-    rows.skip(adjacent);
-  }
-  TESSERA_FLATTENED void next_row(std::int64_t row) {
-    if constexpr (can_be<OnlyElements>)
-      if (kernel.only_elements()) {
-        if (adjacent > 1) {
-          --adjacent;
-          const std::int64_t* const step = rows.step[rows.rank - 1];
-          for (int i = 0; i < kernel.shape().operands; ++i) whole_row.at[i] += step[i];
-          return;
-        }
-        if (adjacent == 0) rows.next();
-        adjacent = 0;
-        if (row + 1 < call.row_end) find_adjacent(row + 1);
-        return;
-      }
-    rows.next();
-  }
-
-  /// Whether the adjacent rows are added to the same elements.
-  bool same_sums() const {
-    bool same = adjacent > 1;
-    for (int i = kernel.shape().inputs; i < kernel.shape().operands; ++i)
-      same = same && rows.step[rows.rank - 1][i] == 0;
-    return same;
-  }
-
-  struct Values {
-    File shared;                    ///< values per call and per row
-    File sums[Kernel::max_unroll];  ///< lanes of reductions and of accumulations along the row
-    Total totals[Kernel::file_size];
-    /// by pass: terms per lane since the lanes were last added to the totals
-    std::int64_t pending[Kernel::max_phases]{};
-  };
-
-  /// Whether this window uses non-temporal stores, which need contiguous and aligned results.
-  template <class Pass> TESSERA_FLATTENED bool passes_caches(Pass pass, const Window& window) const {
-    const KernelShape& shape = kernel.shape();
-    if (!shape.pass[pass].may_pass_caches || !call.past_caches || window.size != window.padded) return false;
-    bool aligned = true;
-    kernel.each_store(pass, [&](const Exit& exit) TESSERA_FLATTENED_LAMBDA {
-      const int operand = shape.inputs + exit.slot;
-      const auto at = reinterpret_cast<std::uintptr_t>(window.at[operand]);
-      aligned = aligned && rows.stride[operand] == 1 && at % (static_cast<unsigned>(width) * shape.sizes[operand]) == 0;
-    });
-    return aligned;
-  }
-
-  /// Prefetch distance of a pass in bytes. Long rows: a page ahead, in the first pass. Short rows stay in the cache for
-  /// the later passes, and the most expensive pass prefetches the next row, so that memory and arithmetic overlap.
-  template <class Pass> TESSERA_FLATTENED std::int64_t fetch_ahead(Pass pass) const {
-    constexpr std::int64_t page = 4096, most = 4 * page;
-    if (kernel.shape().phases == 1) return page;
-    const std::int64_t row = (call.inner_end - call.inner_begin) * static_cast<std::int64_t>(sizeof(float));
-    if (row > most) return pass == 0 ? page : 64;
-    return pass == kernel.shape().busiest_pass ? (row > page ? row : page) : 64;
-  }
-
-  template <class Pass> TESSERA_FLATTENED void run_window(Pass pass, Values& values, const Window& window) {
-    // Local copies: the compiler cannot prove that stores don't change the members.
-    const auto operands = kernel.local_copy(window.at);
-    std::byte* const kept_rows = kept;
-    const std::int64_t capacity = kept_capacity, along = window.begin - call.inner_begin;
-    const std::int64_t position = call.global_offset[call.outer_rank] + window.begin;
-    const bool past_caches = passes_caches(pass, window);
-    const std::int64_t ahead = fetch_ahead(pass);
-    const auto unroll = kernel.unroll(pass);
-    for (std::int64_t offset = 0; offset < window.padded; offset += width * unroll)
-      times(unroll, [&](auto u) TESSERA_FLATTENED_LAMBDA {
-        const std::int64_t at = offset + width * u;
-        File own;
-        kernel.run_elements(pass, own, values.shared,
-                            ElementCursor{operands.at, at, position + at, kept_rows, along + at, capacity, ahead});
-        kernel.leave(pass, values.sums[u], own, values.shared, operands.at + kernel.shape().inputs, at, past_caches);
-      });
-  }
-
-  /// Adds all adjacent rows, of U registers, to sums that stay in registers. In memory, each addition would wait for
-  /// the store of the addition before. Elements are the same sums in the same order.
-  template <int U> TESSERA_FLATTENED void add_adjacent(Int<U> registers, Values& values) {
-    constexpr Int<0> pass;
-    const std::int64_t count = adjacent, ahead = fetch_ahead(pass);
-    const std::int64_t position = call.global_offset[call.outer_rank] + whole_row.begin;
-    const auto step = kernel.local_copy(rows.step[rows.rank - 1]);
-    auto operands = kernel.local_copy(whole_row.at);
-    File sums[U];
-    times(registers, [&](auto u) TESSERA_FLATTENED_LAMBDA {
-      kernel.load_sums(sums[u], operands.at + kernel.shape().inputs, width * u);
-    });
-    for (std::int64_t row = 0; row < count; ++row) {
-      times(registers, [&](auto u) TESSERA_FLATTENED_LAMBDA {
-        const std::int64_t at = width * u;
-        File own;
-        kernel.run_elements(pass, own, values.shared,
-                            ElementCursor{operands.at, at, position + at, nullptr, 0, 0, ahead});
-        kernel.add_to_sums(sums[u], own, values.shared);
-      });
-      times(Int<Kernel::operands>{}, [&](auto i) TESSERA_FLATTENED_LAMBDA { operands.at[i] += step.at[i]; });
-    }
-    times(registers, [&](auto u) TESSERA_FLATTENED_LAMBDA {
-      kernel.store_sums(sums[u], operands.at + kernel.shape().inputs, width * u);
-    });
-  }
-  /// The same, if the rows are short. Longer rows would be read in parts, which memory is slower at.
-  TESSERA_FLATTENED bool add_short_rows(Values& values) {
-    if (!same_sums()) return false;
-    if (whole_row.size == 4 * width)
-      add_adjacent(Int<4>{}, values);
-    else if (whole_row.size == 2 * width)
-      add_adjacent(Int<2>{}, values);
-    else if (whole_row.size == width)
-      add_adjacent(Int<1>{}, values);
-    else
-      return false;
-    return true;
-  }
-
-  /// Writes an accumulated value to its output and resets the accumulator.
-  template <class Sum>
-  TESSERA_FLATTENED void finish_accumulation(const Sum& sum, const Exit& exit, int count, Values& values) {
-    Total& total = values.totals[exit.to];
-    sum.collect(values.sums, count, total, exit.to);
-    if (targets[exit.slot] != nullptr) sum.combine(targets[exit.slot], total);
-    sum.clear(values.sums, count, total, exit.to);
-  }
-
-  /// Adds the lanes of all sums of a pass to their totals.
-  template <class Pass> TESSERA_FLATTENED void collect(Pass pass, Values& values) {
-    kernel.each_sum(pass, [&](const auto& sum, const Exit& exit) TESSERA_FLATTENED_LAMBDA {
-      sum.collect(values.sums, kernel.unroll(pass), values.totals[exit.to], exit.to);
-    });
-    values.pending[pass] = 0;
-  }
-
-  /// A window of a pass that reduces: in a padded window, the lanes past the end of the row keep their sums.
-  template <class Pass> TESSERA_FLATTENED void run_reducing_window(Pass pass, Values& values, const Window& window) {
-    const auto count = kernel.unroll(pass);
-    File saved[Kernel::max_unroll];
-    const bool partial = window.size != window.padded;
-    if (partial)
-      kernel.each_sum(pass, [&](const auto& sum, const Exit& exit)
-                                TESSERA_FLATTENED_LAMBDA { sum.copy_lanes(saved, values.sums, count, exit.to); });
-    run_window(pass, values, window);
-    if (partial)
-      kernel.each_sum(pass, [&](const auto& sum, const Exit& exit) TESSERA_FLATTENED_LAMBDA {
-        sum.restore_lanes(values.sums, saved, count, window.size, exit.to);
-      });
-  }
-
-  template <class Pass> TESSERA_FLATTENED void begin_sums(Pass pass, Values& values) {
-    kernel.each_row_sum(pass, [&](const auto& sum, const Exit& exit) TESSERA_FLATTENED_LAMBDA {
-      sum.clear(values.sums, kernel.unroll(pass), values.totals[exit.to], exit.to);
-    });
-    kernel.each_call_sum(pass, [&](const auto& sum, const Exit& exit) TESSERA_FLATTENED_LAMBDA {
-      std::byte* const target = rows.row[kernel.shape().inputs + exit.slot];
-      if (targets[exit.slot] == target) return;
-      finish_accumulation(sum, exit, kernel.unroll(pass), values);
-      targets[exit.slot] = target;
-    });
-    if (!kernel.shape().pass[pass].carries) values.pending[pass] = 0;
-  }
-
-  template <class Pass> TESSERA_FLATTENED void run_pass(Pass pass, Values& values) {
-    const KernelShape& shape = kernel.shape();
-    const auto count = kernel.unroll(pass);
-    const auto reduces = kernel.reduces(pass);
-    if constexpr (can_be<decltype(reduces)>) begin_sums(pass, values);
-    RowEnds ends{call.inner_end};
-    if (shape.only_stores && rows.contiguous) {
-      // A store past the caches to a line that a plain store has changed would wait for that.
-      if (call.past_caches && shape.pass[pass].may_pass_caches)
-        ends.aligned = shape.inputs;
-      else if (!rows.in_place)
-        ends.repeats_from = call.inner_begin;
-    }
-    const WindowWalk windows(rows, shape.sizes, shape.offsets, buffer, shape.pass[pass].reads, shape.pass[pass].writes,
-                             width * count, longest_window(pass), ends);
-    Window own;
-    Window& window = shape.only_elements ? whole_row : own;
-    for (std::int64_t begin = call.inner_begin; begin < call.inner_end; begin += window.size) {
-      if (adjacent == 0) {
-        if (whole_rows)
-          open_row(window);
-        else
-          windows.open(window, begin, call.inner_end);
-      }
-      if constexpr (can_be<decltype(reduces)>) {
-        if (reduces) {
-          const std::int64_t terms = window.padded / (width * count);
-          if (values.pending[pass] + terms > sum_run) collect(pass, values);
-          values.pending[pass] += terms;
-          run_reducing_window(pass, values, window);
-        } else {
-          run_window(pass, values, window);
-        }
-      } else {
-        run_window(pass, values, window);
-      }
-      windows.close(window);
-    }
-    if constexpr (can_be<decltype(reduces)>)
-      kernel.each_row_sum(pass, [&](const auto& sum, const Exit& exit) TESSERA_FLATTENED_LAMBDA {
-        sum.collect(values.sums, count, values.totals[exit.to], exit.to);
-      });
-  }
-
-  /// Makes the result of each reduction of the pass before `stage` a value of the row.
-  template <class Stage> TESSERA_FLATTENED void take_reductions(Stage stage, Values& values, std::int64_t row) {
-    kernel.each_row_sum_before(stage, [&](const auto& sum, const Exit& exit) TESSERA_FLATTENED_LAMBDA {
-      double* const slot =
-          call.row_values == nullptr ? nullptr : call.row_values + exit.slot * call.row_values_stride + row;
-      sum.take(values.shared, values.totals[exit.to], exit.to, slot, stage <= call.phase_begin);
-    });
-  }
-
-  template <class Stage> TESSERA_FLATTENED void run_stage(Stage stage, Values& values, std::int64_t row) {
-    if (stage > call.phase_end) return;
-    take_reductions(stage, values, row);
-    kernel.run_row(stage, values.shared, RowCursor{rows, call});
-    const bool mine = stage >= call.phase_begin && (stage < call.phase_end || stage == kernel.shape().phases);
-    if (mine)
-      kernel.leave_row(stage, values.shared, [&](const Exit& exit) TESSERA_FLATTENED_LAMBDA {
-        return rows.row[kernel.shape().inputs + exit.slot];
-      });
-    // A pass that an earlier call ran is repeated if it stores values for later passes: they were in scratch memory.
-    kernel.with_pass(stage, [&](auto pass) TESSERA_FLATTENED_LAMBDA {
-      if (mine || kernel.shape().pass[pass].saves) run_pass(pass, values);
-    });
-  }
-
-  /// Calls `f` with each accumulation of the call.
-  template <class F> TESSERA_FLATTENED void each_accumulation(F f) {
-    times(kernel.phases(), [&](auto pass) TESSERA_FLATTENED_LAMBDA { kernel.each_call_sum(pass, f); });
-  }
-
-  TESSERA_FLATTENED void run_rows() {
-    Values values;
-    each_accumulation([&](const auto& sum, const Exit& exit) TESSERA_FLATTENED_LAMBDA {
-      sum.clear(values.sums, kernel.shape().most_unrolled, values.totals[exit.to], exit.to);
-    });
-    kernel.run_uniform(values.shared, RowCursor{rows, call}, call.uniforms);
-    find_whole_rows();
-    if constexpr (can_be<OnlyElements>)
-      if (kernel.only_elements()) find_adjacent(call.row_begin);
-    for (std::int64_t row = call.row_begin; row < call.row_end; ++row) {
-      if constexpr (can_be<AddsRows>)
-        if (add_short_rows(values)) {
-          row += adjacent - 1;
-          adjacent = 1;
-          next_row(row);
-          continue;
-        }
-      times(kernel.stages(), [&](auto stage) TESSERA_FLATTENED_LAMBDA { run_stage(stage, values, row); });
-      next_row(row);
-    }
-    each_accumulation([&](const auto& sum, const Exit& exit) TESSERA_FLATTENED_LAMBDA {
-      finish_accumulation(sum, exit, kernel.shape().most_unrolled, values);
-    });
-  }
-};
-
-/// Runs a kernel on a range of rows and columns of a shard, with a buffer of as many bytes as its shape says.
-template <class Kernel> TESSERA_FLATTENED void run_kernel(Kernel kernel, const FusedCall& call, std::byte* buffer) {
-  if (call.row_begin >= call.row_end) return;
-  const KernelShape& shape = kernel.shape();
-  FusedRun<Kernel> run(kernel, call, buffer);
-  if (shape.kept_bytes > 0) {
-    // One more register per unrolled iteration, since the last window of a row is padded.
-    run.kept_capacity = call.inner_end - call.inner_begin + width * shape.most_unrolled;
-    run.kept =
-        thread_scratch<Scratch::kept_values, std::byte>(static_cast<std::size_t>(run.kept_capacity) * shape.kept_bytes);
-  }
-  run.rows.start(call, shape.inputs, shape.operands - shape.inputs, shape.sizes, shape.in_row);
-  run.run_rows();
-  if (call.past_caches) finish_stores();
-}
-
-}  // namespace detail
-
-}  // namespace tessera::kernels::inline TESSERA_ISA
-TESSERA_KERNEL_CODE_END
-
-#endif
-
-// ---- tessera/kernels/fused/unrolled_kernel.hpp
-
-#ifndef TESSERA_KERNELS_FUSED_UNROLLED_KERNEL_HPP
-#define TESSERA_KERNELS_FUSED_UNROLLED_KERNEL_HPP
-
-TESSERA_KERNEL_CODE_BEGIN
-namespace tessera::kernels::inline TESSERA_ISA::detail {
-
-/// A kernel as straight-line code: the compiler unrolls its lists of instructions and results, whose values become
-/// registers. `P`: a Program.
-template <class P> struct UnrolledKernel {
-  using File = typename P::File;
-  static constexpr const auto& schedule = P::schedule;
-  static constexpr int max_unroll = P::shape.most_unrolled, max_phases = P::fused.phases, file_size = P::file_size;
-  static constexpr int operands = P::shape.operands;
-
-  static constexpr const KernelShape& shape() { return P::shape; }
-  static constexpr Int<P::fused.phases> phases() { return {}; }
-  static constexpr Int<P::fused.phases + 1> stages() { return {}; }
-  static constexpr std::bool_constant<P::shape.only_elements> only_elements() { return {}; }
-  static constexpr std::bool_constant<P::shape.adds_rows> adds_rows() { return {}; }
-  template <int Pass> static constexpr Int<P::shape.pass[Pass].unroll> unroll(Int<Pass>) { return {}; }
-  template <int Pass> static constexpr std::bool_constant<P::shape.pass[Pass].reduces> reduces(Int<Pass>) { return {}; }
-
-  static TESSERA_FLATTENED void run_uniform(File& shared, const RowCursor& cursor, const double* uniforms) {
-    run_uniform(up_to<schedule.uniform.size>(), shared, cursor, uniforms);
-  }
-  template <int Stage> static TESSERA_FLATTENED void run_row(Int<Stage> stage, File& shared, const RowCursor& cursor) {
-    if constexpr (schedule.row[Stage].size > 0) run_row(stage, up_to<schedule.row[Stage].size>(), shared, cursor);
-  }
-  template <int Pass>
-  static TESSERA_FLATTENED void run_elements(Int<Pass> pass, File& own, const File& shared,
-                                             const ElementCursor& cursor) {
-    run_elements(pass, up_to<schedule.element[Pass].size>(), own, shared, cursor);
-  }
-  template <int Pass>
-  static TESSERA_FLATTENED void leave(Int<Pass> pass, File& sums, const File& own, const File& shared,
-                                      std::byte* const* outputs, std::int64_t offset, bool past_caches) {
-    leave(pass, up_to<schedule.exits[Pass].size>(), sums, own, shared, outputs, offset, past_caches);
-  }
-  /// Stores what a stage computes once a row. `place(exit)`: the element of a result.
-  template <int Stage, class F>
-  static TESSERA_FLATTENED void leave_row(Int<Stage>, [[maybe_unused]] const File& shared, [[maybe_unused]] F place) {
-    constexpr const auto& list = schedule.row_exits[Stage];
-    each(up_to<list.size>(), [&](auto k) TESSERA_FLATTENED_LAMBDA {
-      constexpr Exit exit = list[k];
-      detail::leave_row<exit.kind, exit.reduction, exit.dtype, exit.source>(shared, exit, place(exit));
-    });
-  }
-
-  template <int Pass, class F> static TESSERA_FLATTENED void each_store(Int<Pass>, F f) {
-    for (int k = 0; k < schedule.exits[Pass].size; ++k)
-      if (is_store(schedule.exits[Pass].items[k])) f(schedule.exits[Pass].items[k]);
-  }
-  template <int Pass, class F> static TESSERA_FLATTENED void each_sum(Int<Pass> pass, F f) {
-    each_row_sum(pass, f);
-    each_call_sum(pass, f);
-  }
-  template <int Pass, class F> static TESSERA_FLATTENED void each_row_sum(Int<Pass>, [[maybe_unused]] F f) {
-    if constexpr (P::shape.pass[Pass].reduces) each_of<Pass, Sums::row>(f);
-  }
-  template <int Pass, class F> static TESSERA_FLATTENED void each_call_sum(Int<Pass>, [[maybe_unused]] F f) {
-    if constexpr (P::shape.pass[Pass].carries) each_of<Pass, Sums::call>(f);
-  }
-  template <int Stage, class F> static TESSERA_FLATTENED void each_row_sum_before(Int<Stage>, [[maybe_unused]] F f) {
-    if constexpr (Stage > 0) each_row_sum(Int<Stage - 1>{}, f);
-  }
-  /// Calls `f` with `stage` if a pass with results follows it.
-  template <int Stage, class F> static TESSERA_FLATTENED void with_pass(Int<Stage> stage, [[maybe_unused]] F f) {
-    if constexpr (Stage < P::fused.phases)
-      if constexpr (P::shape.pass[Stage].any) f(stage);
-  }
-
-  // The results of a kernel that adds rows, which all accumulate: sums in registers from and to elements.
-  static TESSERA_FLATTENED void load_sums(File& sums, std::byte* const* outputs, std::int64_t offset) {
-    each_exit([&](auto k) TESSERA_FLATTENED_LAMBDA {
-      constexpr Exit exit = schedule.exits[0][k];
-      using E = element_t<exit.dtype>;
-      sums.template get<lane_t<E>>(exit.to) = load(reinterpret_cast<const E*>(outputs[exit.slot]) + offset);
-    });
-  }
-  static TESSERA_FLATTENED void store_sums(const File& sums, std::byte* const* outputs, std::int64_t offset) {
-    each_exit([&](auto k) TESSERA_FLATTENED_LAMBDA {
-      constexpr Exit exit = schedule.exits[0][k];
-      using E = element_t<exit.dtype>;
-      store(reinterpret_cast<E*>(outputs[exit.slot]) + offset, sums.template get<lane_t<E>>(exit.to));
-    });
-  }
-  static TESSERA_FLATTENED void add_to_sums(File& sums, const File& own, const File& shared) {
-    each_exit([&](auto k) TESSERA_FLATTENED_LAMBDA {
-      constexpr Exit exit = schedule.exits[0][k];
-      detail::leave<exit.kind, exit.reduction, true, exit.dtype, exit.source>(sums, exit.varies ? own : shared, exit,
-                                                                              nullptr, 0, false);
-    });
-  }
-
-  /// A copy of a value for each operand.
-  template <class T> struct Copy {
-    T at[operands + 1];
-  };
-  template <class T> static TESSERA_FLATTENED Copy<T> local_copy(const T* values) {
-    return [&]<std::size_t... K>(std::index_sequence<K...>) TESSERA_FLATTENED_LAMBDA {
-      return Copy<T>{{values[K]..., T()}};
-    }(std::make_index_sequence<static_cast<std::size_t>(operands)>{});
-  }
-
- private:
-  template <int N> static constexpr auto up_to() { return std::make_index_sequence<static_cast<std::size_t>(N)>{}; }
-
-  template <std::size_t... K>
-  static TESSERA_FLATTENED void run_uniform(std::index_sequence<K...>, [[maybe_unused]] File& shared,
-                                            [[maybe_unused]] const RowCursor& cursor,
-                                            [[maybe_unused]] const double* uniforms) {
-    constexpr const auto& list = schedule.uniform;
-    (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, Keep::no>(shared, shared, list[K], cursor,
-                                                                                 uniforms),
-     ...);
-  }
-  template <int Stage, std::size_t... K>
-  static TESSERA_FLATTENED void run_row(Int<Stage>, std::index_sequence<K...>, File& shared, const RowCursor& cursor) {
-    constexpr const auto& list = schedule.row[Stage];
-    (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, Keep::no>(shared, shared, list[K], cursor,
-                                                                                 nullptr),
-     ...);
-  }
-  template <int Pass, std::size_t... K>
-  static TESSERA_FLATTENED void run_elements(Int<Pass>, std::index_sequence<K...>, [[maybe_unused]] File& own,
-                                             [[maybe_unused]] const File& shared,
-                                             [[maybe_unused]] const ElementCursor& cursor) {
-    constexpr const auto& list = schedule.element[Pass];
-    (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, list[K].keep>(own, shared, list[K], cursor,
-                                                                                     nullptr),
-     ...);
-  }
-  template <int Pass, std::size_t... K>
-  static TESSERA_FLATTENED void leave(Int<Pass>, std::index_sequence<K...>, File& sums, const File& own,
-                                      const File& shared, std::byte* const* outputs, std::int64_t offset,
-                                      bool past_caches) {
-    constexpr const auto& list = schedule.exits[Pass];
-    (detail::leave<list[K].kind, list[K].reduction, list[K].sums != Sums::nothing, list[K].dtype, list[K].source>(
-         sums, list[K].varies ? own : shared, list[K], outputs, offset, past_caches),
-     ...);
-  }
-
-  /// Calls `f` with each index of a list, a constant.
-  template <std::size_t... K, class F>
-  static TESSERA_FLATTENED void each(std::index_sequence<K...>, [[maybe_unused]] F f) {
-    (f(std::integral_constant<std::size_t, K>{}), ...);
-  }
-  template <class F> static TESSERA_FLATTENED void each_exit(F f) { each(up_to<schedule.exits[0].size>(), f); }
-  template <int Pass, Sums Which, class F> static TESSERA_FLATTENED void each_of(F& f) {
-    constexpr const auto& list = schedule.exits[Pass];
-    each(up_to<list.size>(), [&](auto k) TESSERA_FLATTENED_LAMBDA {
-      constexpr Exit exit = list[k];
-      if constexpr (exit.sums == Which) f(Accumulation<File, exit.reduction, exit.dtype>{}, exit);
-    });
-  }
-};
-
-}  // namespace tessera::kernels::inline TESSERA_ISA::detail
-TESSERA_KERNEL_CODE_END
-
-#endif
-
-// ---- tessera/kernels/fused/walked_kernel.hpp
-
-#ifndef TESSERA_KERNELS_FUSED_WALKED_KERNEL_HPP
-#define TESSERA_KERNELS_FUSED_WALKED_KERNEL_HPP
-
-TESSERA_KERNEL_CODE_BEGIN
-namespace tessera::kernels::inline TESSERA_ISA::detail {
-
-/// An instruction with its code.
-template <class File, class Cursor> struct WalkedStep {
-  void (*run)(File& own, const File& shared, const Step& step, const Cursor& cursor, const double* uniforms) = nullptr;
-  Step step;
-};
-
-/// The functions of an Accumulation.
-template <class File> struct WalkedAccumulation {
-  void (*clear)(File* sums, int count, Total& total, int to);
-  void (*collect)(File* sums, int count, Total& total, int to);
-  void (*combine)(std::byte* at, Total& total);
-  void (*copy_lanes)(File* target, const File* source, int count, int to);
-  void (*restore_lanes)(File* sums, const File* saved, int count, std::int64_t size, int to);
-  void (*take)(File& shared, Total& total, int to, double* slot, bool given);
-};
-template <class File, Reduction R, DType Type>
-inline constexpr WalkedAccumulation<File> walked_accumulation = [] {
-  using A = Accumulation<File, R, Type>;
-  return WalkedAccumulation<File>{&A::clear, &A::collect, &A::combine, &A::copy_lanes, &A::restore_lanes, &A::take};
-}();
-
-/// A result with its code.
-template <class File> struct WalkedExit {
-  void (*leave)(File& sums, const File& values, const Exit& exit, std::byte* const* outputs, std::int64_t offset,
-                bool past_caches) = nullptr;
-  const WalkedAccumulation<File>* sum = nullptr;  ///< of what accumulates in lanes
-  Exit exit;
-};
-template <class File> struct WalkedRowExit {
-  void (*leave)(const File& shared, const Exit& exit, std::byte* at) = nullptr;
-  Exit exit;
-};
-
-/// The parts of an array that are the lists of the stages and passes of a kernel.
-struct WalkedRanges {
-  struct Range {
-    std::uint16_t begin = 0, end = 0;
-  };
-  Range uniform, row[Fused::max_phases + 1], row_exit[Fused::max_phases + 1];  ///< by stage
-  Range element[Fused::max_phases], exit[Fused::max_phases];                   ///< by pass
-};
-
-/// The lists of a kernel, one after the other.
-template <class File> struct WalkedLists {
-  const KernelShape& shape;
-  const WalkedRanges& ranges;
-  const WalkedStep<File, RowCursor>* rows;  ///< once per call, then once per row
-  const WalkedStep<File, ElementCursor>* elements;
-  const WalkedExit<File>* exits;
-  const WalkedRowExit<File>* row_exits;
-};
-
-/// A kernel whose lists of instructions and results are walked at run time. All kernels of a program share the code of
-/// their instructions, so that a kernel compiles in a fraction of the time of an UnrolledKernel. It computes the same.
-template <int FileSize> struct WalkedKernel {
-  using File = Registers<FileSize>;
-  static constexpr int max_unroll = 4, max_phases = Fused::max_phases, file_size = FileSize;
-
-  WalkedLists<File> lists;
-
-  const KernelShape& shape() const { return lists.shape; }
-  int phases() const { return shape().phases; }
-  int stages() const { return shape().phases + 1; }
-  bool only_elements() const { return shape().only_elements; }
-  /// Sums in registers only save time.
-  static constexpr std::false_type adds_rows() { return {}; }
-  int unroll(int pass) const { return shape().pass[pass].unroll; }
-  bool reduces(int pass) const { return shape().pass[pass].reduces; }
-
-  void run_uniform(File& shared, const RowCursor& cursor, const double* uniforms) const {
-    each(lists.rows, lists.ranges.uniform,
-         [&](const auto& one) { one.run(shared, shared, one.step, cursor, uniforms); });
-  }
-  void run_row(int stage, File& shared, const RowCursor& cursor) const {
-    each(lists.rows, lists.ranges.row[stage],
-         [&](const auto& one) { one.run(shared, shared, one.step, cursor, nullptr); });
-  }
-  void run_elements(int pass, File& own, const File& shared, const ElementCursor& cursor) const {
-    each(lists.elements, lists.ranges.element[pass],
-         [&](const auto& one) { one.run(own, shared, one.step, cursor, nullptr); });
-  }
-  void leave(int pass, File& sums, const File& own, const File& shared, std::byte* const* outputs, std::int64_t offset,
-             bool past_caches) const {
-    each(lists.exits, lists.ranges.exit[pass], [&](const auto& one) {
-      one.leave(sums, one.exit.varies ? own : shared, one.exit, outputs, offset, past_caches);
-    });
-  }
-  template <class F> void leave_row(int stage, const File& shared, F place) const {
-    each(lists.row_exits, lists.ranges.row_exit[stage],
-         [&](const auto& one) { one.leave(shared, one.exit, place(one.exit)); });
-  }
-  template <class F> void each_store(int pass, F f) const {
-    each(lists.exits, lists.ranges.exit[pass], [&](const auto& one) {
-      if (is_store(one.exit)) f(one.exit);
-    });
-  }
-  template <class F> void each_sum(int pass, F f) const {
-    each_row_sum(pass, f);
-    each_call_sum(pass, f);
-  }
-  template <class F> void each_row_sum(int pass, F f) const { each_of(pass, Sums::row, f); }
-  template <class F> void each_call_sum(int pass, F f) const { each_of(pass, Sums::call, f); }
-  template <class F> void each_row_sum_before(int stage, F f) const {
-    if (stage > 0) each_row_sum(stage - 1, f);
-  }
-  template <class F> void with_pass(int stage, F f) const {
-    if (stage < shape().phases && shape().pass[stage].any) f(stage);
-  }
-  struct Copy {
-    std::byte* const* at;
-  };
-  static Copy local_copy(std::byte* const* operands) { return {operands}; }
-
- private:
-  template <class Item, class F> static void each(const Item* items, WalkedRanges::Range range, F f) {
-    for (int k = range.begin; k < range.end; ++k) f(items[k]);
-  }
-  template <class F> void each_of(int pass, Sums sums, F& f) const {
-    each(lists.exits, lists.ranges.exit[pass], [&](const auto& one) {
-      if (one.exit.sums == sums) f(*one.sum, one.exit);
-    });
-  }
-};
-
-/// The lists of the kernel P, a Program.
-template <class P> struct WalkedProgram {
-  using File = typename P::File;
-
-  template <class List> static constexpr int total(const List* lists, int count) {
-    int sum = 0;
-    for (int i = 0; i < count; ++i) sum += lists[i].size;
-    return sum;
-  }
-  /// The lists of the schedule, without code.
-  struct Flat {
-    Step rows[P::schedule.uniform.size + total(P::schedule.row, P::fused.phases + 1) + 1]{};
-    Step elements[total(P::schedule.element, P::fused.phases) + 1]{};
-    Exit exits[total(P::schedule.exits, P::fused.phases) + 1]{},
-        row_exits[total(P::schedule.row_exits, P::fused.phases + 1) + 1]{};
-    WalkedRanges ranges;
-  };
-  template <class T, class List> static constexpr WalkedRanges::Range append(T* all, int& count, const List& list) {
-    const int begin = count;
-    for (int k = 0; k < list.size; ++k) all[count++] = list.items[k];
-    return {static_cast<std::uint16_t>(begin), static_cast<std::uint16_t>(count)};
-  }
-  static constexpr Flat flat = [] {
-    Flat made;
-    const auto& schedule = P::schedule;
-    int row = 0, row_exit = 0, element = 0, exit = 0;
-    made.ranges.uniform = append(made.rows, row, schedule.uniform);
-    for (int stage = 0; stage <= P::fused.phases; ++stage) {
-      made.ranges.row[stage] = append(made.rows, row, schedule.row[stage]);
-      made.ranges.row_exit[stage] = append(made.row_exits, row_exit, schedule.row_exits[stage]);
-    }
-    for (int pass = 0; pass < P::fused.phases; ++pass) {
-      made.ranges.element[pass] = append(made.elements, element, schedule.element[pass]);
-      made.ranges.exit[pass] = append(made.exits, exit, schedule.exits[pass]);
-    }
-    return made;
-  }();
-
-  // An item after the last keeps an array from being empty; it has no code.
-  template <Sums S, Reduction R, DType Type> static constexpr const WalkedAccumulation<File>* sum_of() {
-    if constexpr (S == Sums::nothing)
-      return nullptr;
-    else
-      return &walked_accumulation<File, R, Type>;
-  }
-  template <class Array> using ButLast = std::make_index_sequence<std::extent_v<Array> - 1>;
-  struct Coded {
-    WalkedStep<File, RowCursor> rows[std::extent_v<decltype(Flat::rows)>];
-    WalkedStep<File, ElementCursor> elements[std::extent_v<decltype(Flat::elements)>];
-    WalkedExit<File> exits[std::extent_v<decltype(Flat::exits)>];
-    WalkedRowExit<File> row_exits[std::extent_v<decltype(Flat::row_exits)>];
-  };
-  template <std::size_t... R, std::size_t... E, std::size_t... X, std::size_t... O>
-  static constexpr Coded with_code(std::index_sequence<R...>, std::index_sequence<E...>, std::index_sequence<X...>,
-                                   std::index_sequence<O...>) {
-    return {{{&run_step<flat.rows[R].kind, flat.rows[R].op, flat.rows[R].dtype, flat.rows[R].source, Keep::no, File,
-                        RowCursor>,
-              flat.rows[R]}...},
-            {{&run_step<flat.elements[E].kind, flat.elements[E].op, flat.elements[E].dtype, flat.elements[E].source,
-                        flat.elements[E].keep, File, ElementCursor>,
-              flat.elements[E]}...},
-            {{&leave<flat.exits[X].kind, flat.exits[X].reduction, flat.exits[X].sums != Sums::nothing,
-                     flat.exits[X].dtype, flat.exits[X].source, File>,
-              sum_of<flat.exits[X].sums, flat.exits[X].reduction, flat.exits[X].dtype>(), flat.exits[X]}...},
-            {{&leave_row<flat.row_exits[O].kind, flat.row_exits[O].reduction, flat.row_exits[O].dtype,
-                         flat.row_exits[O].source, File>,
-              flat.row_exits[O]}...}};
-  }
-  static constexpr Coded coded = with_code(ButLast<decltype(Flat::rows)>{}, ButLast<decltype(Flat::elements)>{},
-                                           ButLast<decltype(Flat::exits)>{}, ButLast<decltype(Flat::row_exits)>{});
-
-  static WalkedKernel<P::file_size> kernel() {
-    return {{P::shape, flat.ranges, coded.rows, coded.elements, coded.exits, coded.row_exits}};
-  }
-};
-
-}  // namespace tessera::kernels::inline TESSERA_ISA::detail
-TESSERA_KERNEL_CODE_END
-
-#endif
-
-// ---- tessera/kernels/fused/fused_kernel.hpp
-
-#ifndef TESSERA_KERNELS_FUSED_FUSED_KERNEL_HPP
-#define TESSERA_KERNELS_FUSED_FUSED_KERNEL_HPP
-
-// Compiles a fused kernel, a constexpr list of instructions.
-TESSERA_KERNEL_CODE_BEGIN
-namespace tessera::kernels::inline TESSERA_ISA {
-
-/// Fused kernel `Table[I]` as straight-line vector code.
-template <const auto& Table, int I> TESSERA_FLATTEN void unrolled_kernel(const FusedCall& call) {
-  using P = detail::Program<Table, I>;
-  alignas(64) std::byte buffer[P::shape.buffer_bytes];
-  detail::run_kernel(detail::UnrolledKernel<P>{}, call, buffer);
-}
-
-/// Fused kernel `Table[I]` as lists that are walked at run time: the same instructions, in more time.
-template <const auto& Table, int I> void walked_kernel(const FusedCall& call) {
-  using P = detail::Program<Table, I>;
-  alignas(64) std::byte buffer[P::shape.buffer_bytes];
-  detail::run_kernel(detail::WalkedProgram<P>::kernel(), call, buffer);
-}
-
-/// Runs fused kernel `Table[I]` on a range of rows and columns of one shard. Without optimisation both forms are slow,
-/// and unrolled kernels would be a third of the compile time of a program with many kernels.
-template <const auto& Table, int I>
-inline constexpr FusedKernel fused_kernel =
-#if defined(__OPTIMIZE__) && !defined(TESSERA_WALKED_KERNELS)
-    &unrolled_kernel<Table, I>;
-#else
-    &walked_kernel<Table, I>;
-#endif
-
-}  // namespace tessera::kernels::inline TESSERA_ISA
-TESSERA_KERNEL_CODE_END
 
 #endif
 
@@ -49631,6 +46295,3792 @@ TESSERA_ONCE void set_plan_cache_limit(const PlanCacheLimit& limit) { detail::Pl
 
 #endif
 
+// ---- tessera/graph/fuse/dependencies.hpp
+
+#ifndef TESSERA_GRAPH_FUSE_DEPENDENCIES_HPP
+#define TESSERA_GRAPH_FUSE_DEPENDENCIES_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::detail {
+
+/// The groups on which each group depends, directly or through other groups, as bit sets. Groups are numbered in the
+/// order in which they are added; after a merge, one of the two groups is not part of the order any more. The number of
+/// the newest group is given again after its merge: most nodes join the group of an operand at once, and sets are as
+/// long as there are numbers. Compilers limit the statements and calls of a constant expression, but not its
+/// expressions: hence one expression processes a chunk of words, and members access raw pointers.
+class Dependencies {
+ public:
+  /// Capacity: `most` groups.
+  constexpr explicit Dependencies(int most)
+      : words_((static_cast<std::size_t>(most) / 64 / chunk + 1) * chunk),
+        list_(words_ * static_cast<std::size_t>(most)), alive_list_(words_), read_list_(static_cast<std::size_t>(most)),
+        sets_(list_.data()), alive_(alive_list_.data()), is_read_(read_list_.data()) {}
+  Dependencies(const Dependencies&) = delete;
+  Dependencies& operator=(const Dependencies&) = delete;
+
+  constexpr int add() {
+    alive_[count_ / 64] |= std::uint64_t{1} << (count_ % 64);
+    return count_++;
+  }
+  /// The number of groups, including those that were merged into others and whose numbers were not given again.
+  constexpr int count() const { return count_; }
+  constexpr bool is_alive(int g) const { return (alive_[g / 64] >> (g % 64) & 1) != 0; }
+
+  /// The set of groups on which group g depends: bit i % 64 of word i / 64 for group i. The sets of all groups follow
+  /// each other, each of words() words.
+  constexpr const std::uint64_t* of(int g) const { return sets_ + words_ * static_cast<std::size_t>(g); }
+  constexpr std::size_t words() const { return words_; }
+  constexpr bool reaches(int from, int to) const {
+    return (sets_[words_ * static_cast<std::size_t>(from) + static_cast<std::size_t>(to) / 64] >> (to % 64) & 1) != 0;
+  }
+
+  constexpr void depend(int g, int other) {
+    is_read_[other] = 1;
+    sets_[words_ * static_cast<std::size_t>(g) + static_cast<std::size_t>(other) / 64] |= std::uint64_t{1}
+                                                                                          << (other % 64);
+    absorb(g, other);
+  }
+
+  /// Merges group `gone` into group `kept`.
+  constexpr void merge(int kept, int gone) {
+    const std::uint64_t kept_bit = std::uint64_t{1} << (kept % 64), gone_bit = std::uint64_t{1} << (gone % 64);
+    alive_[gone / 64] &= ~gone_bit;
+    // Groups that depend on one of the two now depend on both, and on everything on which these depend.
+    const bool grows = is_read_[gone] != 0 || (is_read_[kept] != 0 && (!covers(kept, gone) || !covers(gone, kept)));
+    absorb(kept, gone);
+    if (grows) spread(kept, gone);
+    if (is_read_[gone] != 0) is_read_[kept] = 1;
+    std::uint64_t* const own = sets_ + words_ * static_cast<std::size_t>(kept);
+    own[kept / 64] &= ~kept_bit;
+    own[gone / 64] &= ~gone_bit;
+    if (gone == count_ - 1 && is_read_[gone] == 0) remove_newest();
+  }
+
+  /// An order in which groups can run: always the first group whose dependencies have run.
+  constexpr Growable<std::int32_t> order() const {
+    Growable<std::int32_t> made;
+    Growable<std::uint64_t> left(alive_list_);
+    std::uint64_t* const waiting = left.data();
+    const std::size_t words = used_words();
+    made.reserve(static_cast<std::size_t>(count_));
+    for (bool some = true; some;) {
+      const std::size_t before = made.size();
+      some = false;
+      for (std::size_t w = 0; w < words; ++w)
+        for (std::uint64_t groups = waiting[w]; groups != 0; groups &= groups - 1) {
+          const int g = static_cast<int>(w * 64) + std::countr_zero(groups);
+          if (waits(g, waiting, words)) {
+            some = true;
+            continue;
+          }
+          waiting[w] &= ~(std::uint64_t{1} << (g % 64));
+          made.push_back(g);
+        }
+      if (some && made.size() == before)
+        fail(errc::graph_invalid, "[group] order: fusion groups depend on each other in a cycle");
+    }
+    return made;
+  }
+
+ private:
+  static constexpr std::size_t chunk = 8;  // words that one expression processes
+  std::size_t words_;                      // of one set
+  Growable<std::uint64_t> list_, alive_list_;
+  Growable<std::uint8_t> read_list_;
+  // Raw pointers, which cost no calls: a set for each group, the groups that exist, and whether another group depends
+  // on each.
+  std::uint64_t *sets_, *alive_;
+  std::uint8_t* is_read_;
+  int count_ = 0;
+
+  /// The number of words of a set that are in use, a multiple of `chunk`.
+  constexpr std::size_t used_words() const { return (static_cast<std::size_t>(count_) / 64 / chunk + 1) * chunk; }
+
+  constexpr void remove_newest() {
+    std::uint64_t* const own = sets_ + words_ * static_cast<std::size_t>(--count_);
+    for (std::size_t w = 0; w * 64 <= static_cast<std::size_t>(count_); w += chunk)
+      own[w] = own[w + 1] = own[w + 2] = own[w + 3] = own[w + 4] = own[w + 5] = own[w + 6] = own[w + 7] = 0;
+  }
+  constexpr void absorb(int from, int to) {
+    std::uint64_t* const b = sets_ + words_ * static_cast<std::size_t>(from);
+    const std::uint64_t* const m = sets_ + words_ * static_cast<std::size_t>(to);
+    for (std::size_t w = 0; w * 64 <= static_cast<std::size_t>(count_); w += chunk)
+      b[w] |= m[w], b[w + 1] |= m[w + 1], b[w + 2] |= m[w + 2], b[w + 3] |= m[w + 3], b[w + 4] |= m[w + 4],
+          b[w + 5] |= m[w + 5], b[w + 6] |= m[w + 6], b[w + 7] |= m[w + 7];
+  }
+  /// Whether `from` depends on everything on which `to` depends, apart from the two groups themselves.
+  constexpr bool covers(int from, int to) const {
+    const std::uint64_t *const o = of(from), *const b = of(to);
+    const std::size_t words = used_words();
+    const std::size_t own_word = static_cast<std::size_t>(from) / 64;
+    const std::uint64_t own_bit = std::uint64_t{1} << (from % 64);
+    for (std::size_t w = 0; w < words; w += chunk)
+      if (((b[w] & ~o[w]) | (b[w + 1] & ~o[w + 1]) | (b[w + 2] & ~o[w + 2]) | (b[w + 3] & ~o[w + 3]) |
+           (b[w + 4] & ~o[w + 4]) | (b[w + 5] & ~o[w + 5]) | (b[w + 6] & ~o[w + 6]) | (b[w + 7] & ~o[w + 7])) != 0)
+        for (std::size_t v = w; v < w + chunk; ++v)
+          if ((b[v] & ~o[v] & ~(v == own_word ? own_bit : 0)) != 0) return false;
+    return true;
+  }
+  constexpr void spread(int kept, int gone) {
+    const std::uint64_t kept_bit = std::uint64_t{1} << (kept % 64), gone_bit = std::uint64_t{1} << (gone % 64);
+    const std::size_t k = static_cast<std::size_t>(kept) / 64, g = static_cast<std::size_t>(gone) / 64, w = words_;
+    for (int first = 0; first < count_; first += 4)
+      if (const std::uint64_t* const r = of(first);
+          first + 4 > count_ || (((r[k] | r[k + w] | r[k + 2 * w] | r[k + 3 * w]) & kept_bit) |
+                                 ((r[g] | r[g + w] | r[g + 2 * w] | r[g + 3 * w]) & gone_bit)) != 0)
+        for (int t = first; t < first + 4 && t < count_; ++t)
+          if (t != kept && (alive_[t / 64] >> (t % 64) & 1) != 0 && (reaches(t, kept) || reaches(t, gone)))
+            depend(t, kept);
+  }
+  constexpr bool waits(int g, const std::uint64_t* waiting, std::size_t words) const {
+    const std::uint64_t *const n = of(g), *const l = waiting;
+    for (std::size_t w = 0; w < words; w += chunk)
+      if (((n[w] & l[w]) | (n[w + 1] & l[w + 1]) | (n[w + 2] & l[w + 2]) | (n[w + 3] & l[w + 3]) |
+           (n[w + 4] & l[w + 4]) | (n[w + 5] & l[w + 5]) | (n[w + 6] & l[w + 6]) | (n[w + 7] & l[w + 7])) != 0)
+        return true;
+    return false;
+  }
+};
+
+}  // namespace tessera::detail
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/graph/fuse/groups.hpp
+
+#ifndef TESSERA_GRAPH_FUSE_GROUPS_HPP
+#define TESSERA_GRAPH_FUSE_GROUPS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+/// Along which dims of the group's iteration space a node of a fused group extends.
+enum class SpaceForm : std::uint8_t {
+  element,   ///< all dims
+  row,       ///< all but the last dim, which has extent 1
+  squeezed,  ///< all but the last dim, which the node does not have
+  reduced,   ///< reduced over dims other than just the last: complete only after the whole group, so no member can
+             ///< read it
+};
+
+/// What grouping finds out about one node.
+struct NodeGroup {
+  std::int32_t group = -1;
+  std::int32_t next = -1;      ///< the next member of the group, in ascending order
+  std::int32_t addition = -1;  ///< of an addition: the einsum that it absorbs
+  OpKind kind = OpKind::source;
+  SpaceForm form = SpaceForm::element;
+  std::uint8_t shape_only = 0;
+  bool host = false;
+  bool leaves = false;       ///< a node outside of the group reads it, or it is a result
+  bool whole_input = false;  ///< of a reduction: its operand has the iteration space of the group
+};
+
+/// Nodes that run as one step.
+struct GroupMembers {
+  std::int32_t first = -1, last = -1, count = 0;  ///< a list linked by NodeGroup::next
+  std::int32_t rank = 0;                          ///< of the iteration space
+  bool fused = false;
+};
+
+/// The groups of one graph, in an order in which they can run.
+struct GroupsView {
+  const NodeGroup* nodes = nullptr;
+  const GroupMembers* groups = nullptr;
+  int count = 0;
+};
+struct Groups {
+  Growable<NodeGroup> nodes;
+  Growable<GroupMembers> groups;
+  constexpr GroupsView view() const { return {nodes.data(), groups.data(), static_cast<int>(groups.size())}; }
+};
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/graph/fuse/dim_classes.hpp
+
+#ifndef TESSERA_GRAPH_FUSE_DIM_CLASSES_HPP
+#define TESSERA_GRAPH_FUSE_DIM_CLASSES_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+/// Which dims of a graph have equal extents in every call: the dims that consist of one factor of an operation form a
+/// class.
+class DimClasses {
+ public:
+  constexpr explicit DimClasses(const GraphView& graph)
+      : graph_(graph), earlier_(static_cast<std::size_t>(graph.size) * max_rank) {
+    FactorRule rule;
+    for (int id = 0; id < graph.size; ++id) unify_node(id, rule);
+  }
+
+  /// The class of a dim; -1 for a dim of static extent 1.
+  constexpr std::int32_t of(int id, int dim) const { return graph_[id].is_singleton(dim) ? -1 : find(slot(id, dim)); }
+
+ private:
+  GraphView graph_;
+  Growable<std::int32_t> earlier_;  // by dim: 1 + an earlier dim of its class; 0: it is the first
+
+  static constexpr std::int32_t slot(int id, int dim) { return id * max_rank + dim; }
+  constexpr std::int32_t find(std::int32_t s) const {
+    const std::int32_t* const earlier = earlier_.data();
+    while (earlier[s] != 0) s = earlier[s] - 1;
+    return s;
+  }
+  constexpr void unify(std::int32_t a, std::int32_t b) {
+    a = find(a);
+    b = find(b);
+    // The earliest dim represents its class, so that classes don't depend on the order of unification.
+    if (a != b) earlier_.data()[a < b ? b : a] = (a < b ? a : b) + 1;
+  }
+
+  // The rule of most operations: trailing dims are aligned, and equal unless one has static extent 1.
+  constexpr void unify_aligned(int id) {
+    const Node& node = graph_[id];
+    for (int i = 0; i < node.arity; ++i) {
+      const int operand = graph_.operands[node.first + i];
+      const Node& from = graph_.nodes[operand];
+      const int own = id * max_rank + node.rank - from.rank;
+      for (int d = 0; d < from.rank; ++d)
+        if ((from.singletons >> d & 1) == 0) unify(operand * max_rank + d, own + d);
+    }
+  }
+
+  constexpr void unify_node(int id, FactorRule& rule) {
+    const Node& node = graph_[id];
+    if (node.arity == 0) return;
+    if (node.is_projection()) {
+      const Node& repeat = graph_.operand_node(id, 0);
+      const int source = graph_.operand(id, 0), output = output_of(node);
+      const Repeat shape = Repeat::of(repeat);
+      if (output < shape.carried) {
+        for (int d = 0; d < node.rank; ++d) unify(slot(id, d), slot(graph_.operand(source, output), d));
+      } else if (shape.stacked > 0) {
+        unify(slot(id, 0), slot(graph_.operand(source, shape.carried), 0));
+      }
+      return;
+    }
+    if (node.is_repeat()) {
+      const Repeat shape = Repeat::of(node);
+      for (int i = 1; i < shape.stacked; ++i)
+        unify(slot(graph_.operand(id, shape.carried), 0), slot(graph_.operand(id, shape.carried + i), 0));
+      return;
+    }
+    const OpRow& row = row_of(node);
+    if (row.kind == OpKind::elementwise || row.kind == OpKind::index || row.unit == UnitKind::constraint)
+      return unify_aligned(id);
+    const ShardingRule sharding = row.sharding;
+    if (sharding == nullptr || node.rank == 0) {
+      if (sharding == nullptr || row.unit != UnitKind::contraction) return;
+    }
+    rule.kinds.clear();
+    rule.operands.clear();
+    rule.result = {};
+    sharding(graph_, id, rule);
+    std::int32_t first[32];
+    for (auto& f : first) f = -1;
+    auto visit = [&](const DimFactors& dims, int owner) {
+      for (int d = 0; d < graph_[owner].rank; ++d) {
+        if (dims.dims[d].size() != 1) continue;
+        const auto f = static_cast<std::size_t>(dims.dims[d][0]);
+        // slice, pad, concat: the result's dim has another extent
+        if (rule.kinds[f] >= FactorKind::permutation) continue;
+        if (first[f] < 0)
+          first[f] = slot(owner, d);
+        else
+          unify(first[f], slot(owner, d));
+      }
+    };
+    visit(rule.result, id);
+    for (int i = 0; i < node.arity; ++i)
+      if (const int operand = graph_.operand(id, i); operand >= 0)
+        visit(rule.operands[static_cast<std::size_t>(i)], operand);
+  }
+};
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/graph/fuse/space.hpp
+
+#ifndef TESSERA_GRAPH_FUSE_SPACE_HPP
+#define TESSERA_GRAPH_FUSE_SPACE_HPP
+
+namespace tessera::detail {
+
+/// The dims of an iteration space, as classes (see DimClasses); -1 where the extent is 1.
+struct Space {
+  std::int32_t rank = 0;
+  std::int32_t dims[max_rank]{};
+
+  // One expression, since compilers limit the statements of a constant expression. Dims beyond the rank are 0.
+  constexpr bool operator==(const Space& other) const {
+    return rank == other.rank && dims[0] == other.dims[0] && dims[1] == other.dims[1] && dims[2] == other.dims[2] &&
+           dims[3] == other.dims[3] && dims[4] == other.dims[4] && dims[5] == other.dims[5] &&
+           dims[6] == other.dims[6] && dims[7] == other.dims[7];
+  }
+  constexpr bool same(const Space& other, int leading) const {
+    for (int d = 0; d < leading; ++d)
+      if (dims[d] != other.dims[d]) return false;
+    return true;
+  }
+  /// Whether a value with the dims `inner` has the dims of this space, with extent 1 along the last dim or without it.
+  constexpr bool has_row(const Space& inner) const {
+    return rank > 0 && inner.rank == rank && inner.dims[rank - 1] < 0 && dims[rank - 1] >= 0 && same(inner, rank - 1);
+  }
+  constexpr bool has_squeezed_row(const Space& inner) const {
+    return rank > 1 && inner.rank == rank - 1 && dims[rank - 1] >= 0 && same(inner, rank - 1);
+  }
+};
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/graph/fuse/node_spaces.hpp
+
+#ifndef TESSERA_GRAPH_FUSE_NODE_SPACES_HPP
+#define TESSERA_GRAPH_FUSE_NODE_SPACES_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::detail {
+
+/// By node: the iteration space of the node if it were a group by itself.
+constexpr Growable<Space> node_spaces(const GraphView& graph) {
+  Growable<Space> spaces(static_cast<std::size_t>(graph.size));
+  const DimClasses classes(graph);
+  Space* const made = spaces.data();
+  for (int id = 0; id < graph.size; ++id) {
+    const int rank = graph.nodes[id].rank;
+    made[id].rank = rank;
+    for (int d = 0; d < rank; ++d) made[id].dims[d] = classes.of(id, d);
+  }
+  return spaces;
+}
+
+}  // namespace tessera::detail
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/graph/fuse/node_reads.hpp
+
+#ifndef TESSERA_GRAPH_FUSE_NODE_READS_HPP
+#define TESSERA_GRAPH_FUSE_NODE_READS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+namespace detail {
+
+/// The nodes of a graph with their iteration spaces, the values whose elements each node reads, and the nodes that read
+/// its elements: what a Grouper asks of each node many times.
+class NodeReads {
+ protected:
+  /// What grouping knows about one node.
+  struct NodeState : NodeGroup {
+    Space space;
+    std::int32_t uses = 0;
+    std::int32_t absorbed = -1;  ///< of an einsum: the addition that absorbs it
+    /// the values whose elements it reads, host scalars excluded: a range of reads_
+    std::int32_t first_read = 0, last_read = 0;
+    std::int32_t first_reader = 0, last_reader = 0;  ///< the nodes that read its elements: a range of readers_
+    bool is_output = false;
+    bool is_computed = false;  ///< an output, repeat or custom call reads its elements; else only its shape is read
+  };
+
+  GraphView graph_;
+  Growable<NodeState> states_;
+  Growable<std::int32_t> reads_, readers_;
+  NodeState* state_;  // states_ as a raw pointer, which costs no calls
+
+  /// `spaces`: the iteration spaces of the nodes; null: they are computed.
+  constexpr NodeReads(const GraphView& graph, const Space* spaces)
+      : graph_(graph), states_(count(graph.size)), state_(states_.data()) {
+    if (spaces != nullptr) {
+      for (int id = 0; id < graph.size; ++id) state_[id].space = spaces[id];
+    } else {
+      const Growable<Space> own = node_spaces(graph);
+      for (int id = 0; id < graph.size; ++id) state_[id].space = own.data()[id];
+    }
+    describe_nodes();
+    list_reads();
+    mark_computed();
+  }
+  NodeReads(const NodeReads&) = delete;
+  NodeReads& operator=(const NodeReads&) = delete;
+
+  static constexpr std::size_t count(int i) { return static_cast<std::size_t>(i); }
+  constexpr NodeState& at(int id) { return state_[id]; }
+  constexpr const NodeState& at(int id) const { return state_[id]; }
+
+  constexpr bool read_once(int id) const { return !at(id).is_output && at(id).last_reader - at(id).first_reader == 1; }
+
+ private:
+  constexpr void describe_nodes() {
+    NodeState* const states = states_.data();
+    for (int id = 0; id < graph_.size; ++id) {
+      NodeState& state = states[id];
+      const Node& node = graph_.nodes[id];
+      const OpRow& row = row_of(node);
+      state.kind = row.kind;
+      state.shape_only = static_cast<std::uint8_t>(row.shape_only & ~row.after);
+      const std::int32_t* const operands = graph_.operands + node.first;
+      const bool is_source = row.host_source != HostSource::no;
+      bool host = node.rank == 0 && (is_source || row.kind == OpKind::elementwise);
+      const bool computed = host && !is_source;
+      for (int i = 0; i < node.arity; ++i)
+        if (operands[i] >= 0) {
+          ++states[operands[i]].uses;
+          host = host && (!computed || states[operands[i]].host);
+        }
+      state.host = host;
+    }
+    for (int k = 0; k < graph_.output_count; ++k)
+      if (const int id = graph_.outputs[k]; id >= 0) {
+        ++states[id].uses;
+        states[id].is_output = true;
+      }
+  }
+
+  constexpr void list_reads() {
+    NodeState* const states = state_;
+    std::size_t most = 0;
+    for (int id = 0; id < graph_.size; ++id) most += graph_.nodes[id].arity;
+    reads_ = Growable<std::int32_t>(most);
+    std::int32_t* const reads = reads_.data();
+    std::int32_t next = 0;
+    for (int id = 0; id < graph_.size; ++id) {
+      NodeState& state = states[id];
+      const Node& node = graph_.nodes[id];
+      const std::int32_t* const operands = graph_.operands + node.first;
+      state.first_read = next;
+      for (int i = 0; i < node.arity; ++i)
+        if (operands[i] >= 0 && !has_operand(state.shape_only, i) && !states[operands[i]].host)
+          ++states[reads[next++] = operands[i]].last_reader;
+      state.last_read = next;
+    }
+    // At this point last_reader is the number of readers.
+    next = 0;
+    for (int id = 0; id < graph_.size; ++id) {
+      next += states[id].last_reader;
+      states[id].first_reader = states[id].last_reader = next - states[id].last_reader;
+    }
+    readers_ = Growable<std::int32_t>(most);
+    std::int32_t* const readers = readers_.data();
+    for (int id = 0; id < graph_.size; ++id)
+      for (std::int32_t r = states[id].first_read; r < states[id].last_read; ++r)
+        readers[states[reads[r]].last_reader++] = id;
+  }
+
+  constexpr void mark_computed() {
+    NodeState* const states = state_;
+    const std::int32_t* const reads = reads_.data();
+    for (int id = graph_.size - 1; id >= 0; --id) {
+      NodeState& state = states[id];
+      const UnitKind unit = row_of(graph_.nodes[id]).unit;
+      if (state.is_output || unit == UnitKind::repeat || unit == UnitKind::custom) state.is_computed = true;
+      for (std::int32_t r = state.first_read; r < state.last_read && state.is_computed; ++r)
+        states[reads[r]].is_computed = true;
+    }
+  }
+};
+
+}  // namespace detail
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/graph/fuse/grouper.hpp
+
+#ifndef TESSERA_GRAPH_FUSE_GROUPER_HPP
+#define TESSERA_GRAPH_FUSE_GROUPER_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+namespace detail {
+
+/// Collects nodes into groups, each of which runs as one kernel. A node joins the groups of its operands if they have
+/// the same iteration space, if no path of the graph leaves the joint group and enters it again, and if the kernel
+/// stays below the limits. Programs are grouped in constant expressions, where compilers limit statements but not
+/// expressions: hence raw arrays.
+class Grouper : NodeReads {
+ public:
+  static constexpr int max_members = 56, max_group_inputs = 20, max_group_outputs = 24, max_row_passes = 6;
+  // The capacity of a kernel (fused.hpp).
+  static constexpr int max_loads = 24, max_uniforms = 64, max_instructions = 96;
+
+  struct Group : GroupMembers {
+    Space space;
+    bool has_reduced = false;  ///< some member has the form `reduced`
+    bool alone = false;        ///< absorbs no other group
+    bool all_elements = true;  ///< all members have the form `element`
+    // Upper bounds; counted exactly only when a bound exceeds a limit.
+    std::int32_t inputs = 0, loads = 0, uniforms = 0, outputs = 1;
+    std::int32_t row_reductions = 0;
+  };
+
+  /// `spaces`: the iteration spaces of the nodes; null: they are computed.
+  constexpr explicit Grouper(const GraphView& graph, const Space* spaces = nullptr)
+      : NodeReads(graph, spaces), groups_(count(graph.size)), dependencies_(graph.size),
+        scratch_(2 * count(graph.size)), group_(groups_.data()) {
+    find_additions();
+    for (int id = 0; id < graph.size; ++id) assign(id);
+    merge_readers();
+  }
+  Grouper(const Grouper&) = delete;
+  Grouper& operator=(const Grouper&) = delete;
+
+  constexpr Groups groups() const {
+    const Growable<std::int32_t> order = dependencies_.order();
+    Groups made{Growable<NodeGroup>(count(graph_.size)), Growable<GroupMembers>(order.size())};
+    NodeGroup* const nodes = made.nodes.data();
+    for (int id = 0; id < graph_.size; ++id) {
+      const NodeState& own = state_[id];
+      nodes[id] = own;
+      nodes[id].leaves = leaves_group(own);
+      nodes[id].whole_input = own.kind == OpKind::reduction && own.group >= 0 &&
+                              state_[graph_.operands[graph_.nodes[id].first]].space == group_[own.group].space;
+    }
+    GroupMembers* next = made.groups.data();
+    for (std::int32_t g : order) {
+      *next = group_[g];
+      next++->rank = group_[g].space.rank;
+    }
+    return made;
+  }
+
+ private:
+  Growable<Group> groups_;
+  Dependencies dependencies_;
+  Growable<std::int32_t> scratch_;  // two integers per node; all 0 between uses
+  Group* group_;                    // groups_ as a raw pointer, which costs no calls
+  std::int32_t merges_ = 0;
+  std::int32_t refused_[3]{-1, -1, -1};  // the last two groups that could not be merged, and merges_ at that time
+
+  constexpr bool leaves_group(const NodeState& own) const {
+    if (own.is_output) return true;
+    const std::int32_t* const readers = readers_.data();
+    for (std::int32_t r = own.first_reader; r < own.last_reader; ++r)
+      if (state_[readers[r]].group != own.group) return true;
+    return false;
+  }
+
+  constexpr bool is_product(int id) const { return row_of(graph_.nodes[id]).unit == UnitKind::contraction; }
+
+  // In a sum of two products, the second product is added to the first in place, without a kernel for the sum.
+  constexpr void find_additions() {
+    NodeState* const states = states_.data();
+    const Node* const nodes = graph_.nodes;
+    for (int id = 0; id < graph_.size; ++id) {
+      if (!row_of(nodes[id]).adds || !is_floating(nodes[id].dtype)) continue;
+      for (int i = 1; i >= 0 && states[id].addition < 0; --i) {
+        const int product = graph_.operands[nodes[id].first + i], base = graph_.operands[nodes[id].first + 1 - i];
+        const bool fits = is_product(product) && states[product].uses == 1 && states[base].uses == 1 &&
+                          states[base].absorbed < 0 && states[product].absorbed < 0 &&
+                          (is_product(base) || states[base].addition >= 0) &&
+                          states[product].space == states[base].space;
+        if (!fits) continue;
+        states[id].addition = product;
+        states[product].absorbed = id;
+      }
+    }
+  }
+
+  /// A cast to bf16 of a product of bf16 (plus a bias) that is only read through this cast, or the same of f16: the
+  /// product stores rounded values, so the cast is not fused into the kernel of its reader.
+  constexpr bool rounds_product(int id) const {
+    const Node* const nodes = graph_.nodes;
+    if (!row_of(nodes[id]).converts || !is_half(nodes[id].dtype)) return false;
+    int product = graph_.operands[nodes[id].first];
+    if (row_of(nodes[product]).adds && read_once(product)) {
+      const std::int32_t* const terms = graph_.operands + nodes[product].first;
+      if (nodes[terms[1]].rank == 1 && !at(terms[1]).host) product = terms[0];
+    }
+    return is_product(product) && read_once(product) && graph_.operands[nodes[product].first] >= 0 &&
+           nodes[graph_.operands[nodes[product].first]].dtype == nodes[id].dtype;
+  }
+
+  constexpr void assign(int id) {
+    NodeState& own = at(id);
+    const Node& node = graph_.nodes[id];
+    if (own.host || node.is_argument()) return;
+    if (node.is_projection()) {
+      own.group = at(graph_.operands[node.first]).group;
+      return;
+    }
+    if (own.absorbed >= 0) return;  // placed with the addition that absorbs it
+    if (joins_others(row_of(node)))
+      if (const int joined = group_to_join(id); joined >= 0) return join(joined, id);
+    const int g = dependencies_.add();
+    Group& made = group_[g];
+    made = Group{};
+    made.first = made.last = id;
+    made.count = 1;
+    made.fused = own.addition < 0 &&
+                 (own.kind == OpKind::elementwise || own.kind == OpKind::index || own.kind == OpKind::reduction);
+    made.space = own.space;
+    if (made.fused && own.kind == OpKind::reduction) {
+      made.space = at(graph_.operands[node.first]).space;
+      const Reduced reduced = Reduced::of(node);
+      const bool row_only = made.space.rank > 1 && reduced.dims == 1u << (made.space.rank - 1);
+      own.form = !row_only ? SpaceForm::reduced : reduced.keep ? SpaceForm::row : SpaceForm::squeezed;
+      made.has_reduced = !row_only;
+      made.row_reductions = row_only ? 1 : 0;
+    }
+    own.group = g;
+    add_dependencies(g, own);
+    if (own.addition >= 0) {
+      at(own.addition).group = g;
+      add_dependencies(g, at(own.addition));
+    }
+    if (!made.fused) return;
+    made.all_elements = own.form == SpaceForm::element;
+    made.inputs = made.loads = own.last_read - own.first_read;
+    made.uniforms = node.arity - made.inputs;
+    const std::int32_t* const reads = reads_.data();
+    for (std::int32_t r = own.first_read; r < own.last_read; ++r) {
+      const NodeState& operand = state_[reads[r]];
+      if (operand.group >= 0 && operand.group != own.group && group_[operand.group].fused &&
+          operand.form != SpaceForm::reduced)
+        merge(own.group, operand.group);
+    }
+    group_[own.group].alone = rounds_product(id);
+  }
+
+  /// The group of the companion that the row names (nodes of one attention run in one unit); -1 where the node needs
+  /// its own group. The node may join since the companion depends on nothing else, and either has no reader yet or has
+  /// the same readers: no path leaves the group and enters it again.
+  constexpr int group_to_join(int id) const {
+    const Node& node = graph_.nodes[id];
+    const OpRow& row = row_of(node);
+    if (row.joins_operand >= 0) {
+      const NodeState& operand = at(graph_.operands[node.first + row.joins_operand]);
+      if (row_of(graph_.nodes[graph_.operands[node.first + row.joins_operand]]).unit == row.unit &&
+          readers_.data()[operand.first_reader] == id)
+        return operand.group;
+    }
+    if (row.joins == nullptr) return -1;
+    const NodeState& operand = at(graph_.operands[node.first]);
+    for (std::int32_t r = operand.first_reader; r < operand.last_reader; ++r) {
+      const int other = readers_.data()[r];
+      if (other >= id || graph_.nodes[other].op != node.op) continue;
+      bool alike = true;
+      for (int i = 0; i < node.arity; ++i)
+        alike = alike && graph_.operands[graph_.nodes[other].first + i] == graph_.operands[node.first + i];
+      if (alike && row.joins(graph_.nodes[other], node)) return at(other).group;
+    }
+    return -1;
+  }
+  constexpr void join(int g, int id) {
+    Group& group = group_[g];
+    at(id).group = g;
+    at(group.last).next = id;
+    group.last = id;
+    ++group.count;
+    add_dependencies(g, at(id));
+  }
+
+  constexpr void add_dependencies(int g, const NodeState& own) {
+    const std::int32_t* const reads = reads_.data();
+    for (std::int32_t r = own.first_read; r < own.last_read; ++r)
+      if (const int other = state_[reads[r]].group; other >= 0 && other != g && !dependencies_.reaches(g, other))
+        dependencies_.depend(g, other);
+  }
+  /// Whether group a depends on group b through a third group. Looks at the operands of a's members or at the readers
+  /// of b's members, whichever group is smaller.
+  constexpr bool path_between(int a, int b) const {
+    if (!dependencies_.reaches(a, b)) return false;
+    const std::uint64_t* const sets = dependencies_.of(0);
+    const std::size_t words = dependencies_.words(), word = count(b) / 64;
+    if (group_[a].count <= group_[b].count) {
+      const std::int32_t* const reads = reads_.data();
+      for (std::int32_t id = group_[a].first; id >= 0; id = state_[id].next)
+        for (std::int32_t r = state_[id].first_read; r < state_[id].last_read; ++r)
+          if (const int t = state_[reads[r]].group;
+              t >= 0 && t != a && t != b && (sets[words * static_cast<std::size_t>(t) + word] >> (b % 64) & 1) != 0)
+            return true;
+      return false;
+    }
+    const std::uint64_t* const from_a = dependencies_.of(a);
+    const std::int32_t* const readers = readers_.data();
+    for (std::int32_t id = group_[b].first; id >= 0; id = state_[id].next)
+      for (std::int32_t r = state_[id].first_reader; r < state_[id].last_reader; ++r)
+        if (const int t = state_[readers[r]].group; t >= 0 && t != a && t != b && (from_a[t / 64] >> (t % 64) & 1) != 0)
+          return true;
+    return false;
+  }
+  /// How often a node reads values of a group.
+  constexpr int reads_of(int id, int group) const {
+    int found = 0;
+    for (std::int32_t r = state_[id].first_read; r < state_[id].last_read; ++r)
+      found += state_[reads_.data()[r]].group == group ? 1 : 0;
+    return found;
+  }
+  /// Whether a member of a reads a member of b that has the form `reduced`.
+  constexpr bool reads_reduced(int a, int b) const {
+    const std::int32_t* const reads = reads_.data();
+    for (std::int32_t id = group_[a].first; id >= 0; id = state_[id].next)
+      for (std::int32_t r = state_[id].first_read; r < state_[id].last_read; ++r)
+        if (const NodeState& operand = state_[reads[r]]; operand.group == b && operand.form == SpaceForm::reduced)
+          return true;
+    return false;
+  }
+  /// Whether some member of a reads a member of b that lacks the row dim. In an iteration space the dims of such a
+  /// value are the first dims; in an elementwise operation they are aligned with the last dims: in x / sum<1>(x) of a
+  /// square x, row i would be divided by the sum of column i.
+  constexpr bool reads_misaligned(int a, int b) const {
+    const std::int32_t* const reads = reads_.data();
+    for (std::int32_t id = group_[a].first; id >= 0; id = state_[id].next) {
+      if (state_[id].kind == OpKind::reduction) continue;
+      const Node& node = graph_.nodes[id];
+      for (std::int32_t r = state_[id].first_read; r < state_[id].last_read; ++r) {
+        const Node& operand = graph_.nodes[reads[r]];
+        if (state_[reads[r]].group == b && operand.rank < node.rank && operand.singletons != (1u << operand.rank) - 1)
+          return true;
+      }
+    }
+    return false;
+  }
+  static constexpr SpaceForm form_within(const Group& outer, const Group& inner) {
+    return outer.space.has_row(inner.space)            ? SpaceForm::row
+           : outer.space.has_squeezed_row(inner.space) ? SpaceForm::squeezed
+                                                       : SpaceForm::element;
+  }
+  /// The joint iteration space of two groups, where the members of the smaller group are at most one value per row;
+  /// rank -1: none.
+  constexpr Space joint_space(const Group& a, const Group& b, SpaceForm& a_form, SpaceForm& b_form) const {
+    a_form = b_form = SpaceForm::element;
+    if (a.space == b.space) return a.space;
+    const SpaceForm b_in_a = form_within(a, b);
+    if (b_in_a != SpaceForm::element && b.all_elements) {
+      b_form = b_in_a;
+      return a.space;
+    }
+    const SpaceForm a_in_b = form_within(b, a);
+    if (a_in_b != SpaceForm::element && a.all_elements) {
+      a_form = a_in_b;
+      return b.space;
+    }
+    return {-1, {}};
+  }
+
+  constexpr void merge(int own, int other) {
+    if (merges_ == refused_[2] && own == refused_[0] && other == refused_[1]) return;
+    if (!merged(own, other)) {
+      refused_[0] = own;
+      refused_[1] = other;
+      refused_[2] = merges_;
+    }
+  }
+  constexpr bool merged(int own, int other) {
+    const Group &a = group_[own], &b = group_[other];
+    const int members = a.count + b.count;
+    if (members > max_members || a.alone || b.alone) return false;
+    if (state_[a.first].is_computed != state_[b.first].is_computed) return false;
+    SpaceForm a_form, b_form;
+    const Space space = joint_space(a, b, a_form, b_form);
+    if (space.rank < 0 || path_between(own, other) || path_between(other, own) ||
+        (b.has_reduced && reads_reduced(own, other)) || (a.has_reduced && reads_reduced(other, own)))
+      return false;
+    const bool whole = a.all_elements && b.all_elements && a_form == SpaceForm::element && b_form == SpaceForm::element;
+    if (!whole && (reads_misaligned(own, other) || reads_misaligned(other, own))) return false;
+    const int inside = a.count == 1 ? reads_of(a.first, other) : 0;
+    Needs needs{a.inputs + b.inputs - inside, a.loads + b.loads - inside, a.uniforms + b.uniforms};
+    // Few members can't have too many inputs or outputs, so counting is skipped.
+    if ((members > max_group_inputs / 2 && needs.inputs > max_group_inputs) || !needs.fit_kernel(members)) {
+      needs = count_needs(own, other, space.rank, a_form, b_form);
+      if ((members > max_group_inputs / 2 && needs.inputs > max_group_inputs) || !needs.fit_kernel(members))
+        return false;
+    }
+    int outputs = a.outputs + b.outputs;
+    if (members > max_group_outputs && outputs > max_group_outputs) {
+      outputs = read_outside(own, other);
+      if (outputs > max_group_outputs) return false;
+    }
+    if (a.row_reductions + b.row_reductions >= max_row_passes && row_passes(own, other) > max_row_passes) return false;
+    if (a_form != SpaceForm::element)
+      for (std::int32_t id = a.first; id >= 0; id = state_[id].next) state_[id].form = a_form;
+    if (b_form != SpaceForm::element)
+      for (std::int32_t id = b.first; id >= 0; id = state_[id].next) state_[id].form = b_form;
+    // The older group is kept, so that groups stay in the order of their creation.
+    const int kept = own < other ? own : other, gone = own < other ? other : own;
+    Group &to = group_[kept], &from = group_[gone];
+    for (std::int32_t id = from.first; id >= 0; id = state_[id].next) state_[id].group = kept;
+    to.space = space;
+    to.has_reduced = to.has_reduced || from.has_reduced;
+    to.all_elements = whole;
+    to.row_reductions += from.row_reductions;
+    to.inputs = needs.inputs;
+    to.loads = needs.loads;
+    to.uniforms = needs.uniforms;
+    to.outputs = outputs;
+    chain_members(to, from);
+    dependencies_.merge(kept, gone);
+    ++merges_;
+    return true;
+  }
+  constexpr void chain_members(Group& to, const Group& from) {
+    to.count += from.count;
+    if (to.last < from.first) {
+      at(to.last).next = from.first;
+      to.last = from.last;
+      return;
+    }
+    std::int32_t left = to.first, right = from.first, last = -1;
+    while (left >= 0 || right >= 0) {
+      std::int32_t& source = right < 0 || (left >= 0 && left < right) ? left : right;
+      const std::int32_t id = source;
+      source = at(id).next;
+      (last < 0 ? to.first : at(last).next) = id;
+      last = id;
+    }
+    to.last = last;
+  }
+  // Merges groups with one iteration space that read the same value, so that it is read once.
+  constexpr void merge_readers() {
+    std::int32_t* const first_reader = scratch_.data() + graph_.size;  // by value: 1 + the id of its first reader
+    Growable<std::int32_t> listed(count(graph_.size));
+    std::int32_t* const list = listed.data();
+    const std::int32_t* const reads = reads_.data();
+    for (int g = 0; g < dependencies_.count(); ++g) {
+      if (!dependencies_.is_alive(g) || !group_[g].fused) continue;
+      int members = 0;
+      for (std::int32_t id = group_[g].first; id >= 0; id = state_[id].next) list[members++] = id;
+      for (int m = 0; m < members; ++m) {
+        const NodeState& state = state_[list[m]];
+        for (std::int32_t r = state.first_read; r < state.last_read; ++r) {
+          const int operand = reads[r];
+          if (state_[operand].group == state.group || !(state_[operand].space == group_[state.group].space)) continue;
+          std::int32_t& first = first_reader[operand];
+          if (first > 0 && state_[first - 1].group != state.group &&
+              group_[state_[first - 1].group].space == group_[state.group].space)
+            merge(state.group, state_[first - 1].group);
+          if (first == 0) first = list[m] + 1;
+        }
+      }
+    }
+  }
+  /// What the kernel of a group needs: values of other groups, loads of these, and host scalars.
+  struct Needs {
+    int inputs, loads, uniforms;
+    constexpr bool fit_kernel(int members) const {
+      return loads <= max_loads && uniforms <= max_uniforms && members + loads + uniforms <= max_instructions;
+    }
+  };
+  /// A value is loaded twice if one member reads it per row and another per element.
+  constexpr Needs count_needs(int own, int other, int rank, SpaceForm a_form, SpaceForm b_form) {
+    Needs needs{0, 0, 0};
+    std::int32_t* const seen = scratch_.data();
+    const auto members = [&](bool count) {
+      for (int g : {own, other}) {
+        const SpaceForm joint = g == own ? a_form : b_form;
+        for (std::int32_t id = group_[g].first; id >= 0; id = state_[id].next) {
+          const NodeState& state = state_[id];
+          const Node& node = graph_.nodes[id];
+          const std::int32_t* const operands = graph_.operands + node.first;
+          for (int i = node.arity - 1; i >= 0; --i) {
+            const int operand = operands[i];
+            if (operand < 0 || has_operand(state.shape_only, i)) continue;
+            const NodeState& from = state_[operand];
+            if (!from.host && (from.group == own || from.group == other)) continue;
+            if (!count) {
+              seen[operand] = 0;
+              continue;
+            }
+            const bool squeezed = state.kind == OpKind::reduction
+                                      ? graph_.nodes[operand].rank != rank
+                                      : (joint == SpaceForm::element ? state.form : joint) == SpaceForm::squeezed;
+            const int bit = squeezed ? 2 : 1;
+            if ((seen[operand] & bit) != 0) continue;
+            (from.host ? needs.uniforms : needs.loads) += from.host && seen[operand] != 0 ? 0 : 1;
+            needs.inputs += !from.host && seen[operand] == 0 ? 1 : 0;
+            seen[operand] |= bit;
+          }
+        }
+      }
+    };
+    members(true);
+    members(false);
+    return needs;
+  }
+
+  // The members of two groups that other groups read. Readers that are not in a group yet count as well: they may never
+  // join.
+  constexpr int read_outside(int own, int other) const {
+    int outside = 0;
+    const std::int32_t* const readers = readers_.data();
+    for (int g : {own, other})
+      for (std::int32_t id = group_[g].first; id >= 0; id = state_[id].next) {
+        const NodeState& state = state_[id];
+        bool read = state.is_output;
+        for (std::int32_t r = state.first_reader; r < state.last_reader && !read; ++r) {
+          const int by = state_[readers[r]].group;
+          read = by != own && by != other;
+        }
+        outside += read ? 1 : 0;
+      }
+    return outside;
+  }
+
+  // The passes over a row of the merged group: each reduction along the row ends a pass.
+  constexpr int row_passes(int own, int other) {
+    std::int32_t* const passes = scratch_.data();
+    int most = 0;
+    for (std::int32_t a = group_[own].first, b = group_[other].first; a >= 0 || b >= 0;) {
+      std::int32_t& source = b < 0 || (a >= 0 && a < b) ? a : b;
+      const int id = source;
+      source = at(id).next;
+      int own_passes = 0;
+      for (std::int32_t r = at(id).first_read; r < at(id).last_read; ++r)
+        if (passes[reads_.data()[r]] > own_passes) own_passes = passes[reads_.data()[r]];
+      if (at(id).kind == OpKind::reduction) ++own_passes;
+      passes[id] = own_passes;
+      if (own_passes > most) most = own_passes;
+    }
+    for (int g : {own, other})
+      for (std::int32_t id = group_[g].first; id >= 0; id = state_[id].next) passes[id] = 0;
+    return most + 1;
+  }
+};
+
+}  // namespace detail
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/graph/fuse/group.hpp
+
+#ifndef TESSERA_GRAPH_FUSE_GROUP_HPP
+#define TESSERA_GRAPH_FUSE_GROUP_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+/// The units of one graph, as owning arrays.
+struct Units {
+  Growable<Unit> units;
+  Growable<UnitOperand> operands;
+  Growable<std::int32_t> members;
+  constexpr UnitsView view() const {
+    return {units.data(), static_cast<int>(units.size()), operands.data(), members.data()};
+  }
+};
+
+namespace detail {
+
+/// Which dim of a value of rank `rank` corresponds to dim d of the iteration space, for a reader of the given form; -1:
+/// none.
+constexpr int aligned_dim(int space_rank, SpaceForm form, int rank, int d) {
+  const int whole = form == SpaceForm::squeezed ? space_rank - 1 : space_rank;
+  if (d >= whole) return -1;
+  const int own = d - (whole - rank);
+  return own >= 0 ? own : -1;
+}
+
+constexpr UnitOperand aligned_operand(const GraphView& graph, int id, int space_rank, SpaceForm form) {
+  UnitOperand operand;
+  operand.node = id;
+  for (int d = 0; d < space_rank; ++d) {
+    const int own = aligned_dim(space_rank, form, graph[id].rank, d);
+    if (own >= 0 && !graph[id].is_singleton(own)) operand.dim_at[d] = static_cast<std::int8_t>(own);
+  }
+  return operand;
+}
+
+/// Whether two operands of a fused unit are one value with the same dims along the iteration space.
+constexpr bool same_operand(const UnitOperand& x, const UnitOperand& y) {
+  if (x.node != y.node) return false;
+  for (int d = 0; d < max_rank; ++d)
+    if (x.dim_at[d] != y.dim_at[d]) return false;
+  return true;
+}
+
+/// Writes the units of the groups: the values that each unit reads and writes, with their dims along its iteration
+/// space.
+class UnitWriter {
+ public:
+  constexpr UnitWriter(const GraphView& graph, const GroupsView& groups)
+      : graph_(graph), groups_(groups), at_(groups.nodes) {}
+
+  constexpr Units write() {
+    for (int g = 0; g < groups_.count; ++g) {
+      const GroupMembers& group = groups_.groups[g];
+      Unit unit;
+      if (group.fused)
+        write_fused(unit, group);
+      else
+        write_single(unit, group);
+      made_.units.push_back(unit);
+    }
+    return std::move(made_);
+  }
+
+ private:
+  GraphView graph_;
+  GroupsView groups_;
+  const NodeGroup* at_;
+  Units made_;
+
+  /// Whether a node reads the elements of operand i, not only its shape.
+  constexpr bool reads(int id, int i) const {
+    return graph_.operands[graph_.nodes[id].first + i] >= 0 && !has_operand(row_of(graph_.nodes[id]).shape_only, i);
+  }
+  constexpr std::int32_t operand_count() const { return static_cast<std::int32_t>(made_.operands.size()); }
+  constexpr std::int32_t member_count() const { return static_cast<std::int32_t>(made_.members.size()); }
+  constexpr void add_operand(const UnitOperand& operand) { made_.operands.push_back(operand); }
+
+  constexpr void write_fused(Unit& unit, const GroupMembers& group) {
+    unit.kind = UnitKind::fused;
+    unit.rank = static_cast<std::uint8_t>(group.rank);
+    unit.root = group.last;
+    unit.first_member = member_count();
+    for (std::int32_t id = group.first; id >= 0; id = at_[id].next) {
+      made_.members.push_back(id);
+      // The shape of the space is that of any member with the form `element`, or of a reduction's operand.
+      if (at_[id].form == SpaceForm::element)
+        unit.space = id;
+      else if (unit.space < 0 && at_[id].whole_input)
+        unit.space = graph_.operand(id, 0);
+    }
+    unit.member_count = unit.first_uniform = member_count();
+    unit.member_count -= unit.first_member;
+    unit.first_input = operand_count();
+    for (std::int32_t id = group.first; id >= 0; id = at_[id].next) list_operands(unit, group, id);
+    unit.uniform_count = member_count() - unit.first_uniform;
+    unit.input_count = operand_count() - unit.first_input;
+    unit.first_output = operand_count();
+    for (std::int32_t id = group.first; id >= 0; id = at_[id].next)
+      if (at_[id].leaves) add_operand(fused_output(group, id));
+    unit.output_count = operand_count() - unit.first_output;
+  }
+
+  /// Lists the host scalars and the values from outside that a member of a fused unit reads, each once.
+  constexpr void list_operands(const Unit& unit, const GroupMembers& group, std::int32_t id) {
+    const Node& node = graph_.nodes[id];
+    for (int i = 0; i < node.arity; ++i) {
+      const int operand = graph_.operands[node.first + i];
+      if (!reads(id, i) || at_[operand].group == at_[id].group) continue;
+      bool known = false;
+      if (at_[operand].host) {
+        for (std::int32_t k = unit.first_uniform; k < member_count(); ++k)
+          known = known || made_.members.data()[k] == operand;
+        if (!known) made_.members.push_back(operand);
+        continue;
+      }
+      const SpaceForm form = at_[id].kind == OpKind::reduction ? form_in_row(group, operand) : at_[id].form;
+      const UnitOperand made = aligned_operand(graph_, operand, group.rank, form);
+      for (std::int32_t k = unit.first_input; k < operand_count() && !known; ++k)
+        known = made_.operands.data()[k].node == operand && same_operand(made_.operands.data()[k], made);
+      if (!known) add_operand(made);
+    }
+  }
+  /// Along which dims of the iteration space the operand of a reduction extends.
+  constexpr SpaceForm form_in_row(const GroupMembers& group, int operand) const {
+    return graph_.nodes[operand].rank == group.rank ? SpaceForm::element : SpaceForm::squeezed;
+  }
+
+  constexpr UnitOperand fused_output(const GroupMembers& group, std::int32_t id) const {
+    if (at_[id].kind != OpKind::reduction) return aligned_operand(graph_, id, group.rank, at_[id].form);
+    const Reduced reduced = Reduced::of(graph_[id]);
+    const int operand = graph_.operand(id, 0);
+    UnitOperand made;
+    made.node = id;
+    made.accumulates = !read_inside(group, id);
+    for (int d = 0; d < group.rank; ++d) {
+      const int own = aligned_dim(group.rank, form_in_row(group, operand), graph_[operand].rank, d);
+      if (own < 0 || reduced.has(own) || graph_[operand].is_singleton(own)) continue;
+      int at = own;
+      if (!reduced.keep)
+        for (int e = 0; e < own; ++e) at -= reduced.has(e) ? 1 : 0;
+      made.dim_at[d] = static_cast<std::int8_t>(at);
+    }
+    return made;
+  }
+  constexpr bool read_inside(const GroupMembers& group, std::int32_t id) const {
+    for (std::int32_t user = group.first; user >= 0; user = at_[user].next)
+      for (int i = 0; i < graph_[user].arity; ++i)
+        if (graph_.operand(user, i) == id) return true;
+    return false;
+  }
+
+  constexpr void write_single(Unit& unit, const GroupMembers& group) {
+    const int id = group.last;
+    unit.root = unit.space = id;
+    int rule_node = id;
+    if (const int product = at_[id].addition; product >= 0) {
+      unit.kind = UnitKind::contraction;
+      rule_node = unit.space = product;
+      unit.addend = graph_.operand(id, 0) == product ? graph_.operand(id, 1) : graph_.operand(id, 0);
+    } else {
+      unit.kind = row_of(graph_[id]).unit;
+    }
+    unit.first_input = operand_count();
+    for (int i = 0; i < graph_[rule_node].arity; ++i) {
+      const int operand = graph_.operand(rule_node, i);
+      if (!reads(rule_node, i) || (at_[operand].host && unit.kind != UnitKind::repeat)) continue;
+      if (at_[operand].group == at_[id].group) continue;
+      add_operand({.node = operand, .operand = i});
+    }
+    if (unit.addend >= 0) add_operand({.node = unit.addend});
+    unit.input_count = operand_count() - unit.first_input;
+    unit.first_output = operand_count();
+    if (unit.kind == UnitKind::repeat)
+      list_projections(id);
+    else if (group.count == 1)
+      add_operand({.node = id});
+    else
+      list_results(group);
+    unit.output_count = operand_count() - unit.first_output;
+  }
+
+  constexpr void list_results(const GroupMembers& group) {
+    for (std::int32_t id = group.first; id >= 0; id = at_[id].next)
+      if (at_[id].leaves) add_operand({.node = id});
+  }
+
+  /// Lists the outputs of a repeat, up to the last one with a projection, in order.
+  constexpr void list_projections(int id) {
+    const std::int32_t first = operand_count();
+    for (int p = id + 1; p < graph_.size; ++p) {
+      if (!graph_[p].is_projection() || graph_.operand(p, 0) != id) continue;
+      for (int k = operand_count() - first; k <= output_of(graph_[p]); ++k) add_operand({.operand = k});
+      made_.operands.data()[first + output_of(graph_[p])].node = p;
+    }
+  }
+};
+
+}  // namespace detail
+
+/// `spaces`: the iteration spaces of the nodes (detail::node_spaces); null: computed here.
+constexpr Groups find_groups(const GraphView& graph, const detail::Space* spaces = nullptr) {
+  return detail::Grouper(graph, spaces).groups();
+}
+constexpr Units write_units(const GraphView& graph, const GroupsView& groups) {
+  return detail::UnitWriter(graph, groups).write();
+}
+/// Collects the nodes of a graph into units. Host scalars and arguments belong to no unit.
+constexpr Units group_units(const GraphView& graph) { return write_units(graph, find_groups(graph).view()); }
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/graph/fuse/lower_fused.hpp
+
+#ifndef TESSERA_GRAPH_FUSE_LOWER_FUSED_HPP
+#define TESSERA_GRAPH_FUSE_LOWER_FUSED_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+namespace detail {
+
+/// Writes the kernel of one fused unit. Inputs, outputs and uniforms are numbered as in the unit's lists.
+class FusedWriter {
+  static_assert(Grouper::max_loads <= Fused::max_inputs && Grouper::max_group_outputs <= Fused::max_outputs &&
+                Grouper::max_row_passes <= Fused::max_phases && Grouper::max_instructions <= Fused::max_instrs);
+
+ public:
+  constexpr FusedWriter(const GraphView& graph, const UnitsView& units, int u)
+      : graph_(graph), units_(units), u_(u), unit_(units[u]) {}
+
+  constexpr const Fused& write() {
+    fused_.input_count = static_cast<std::uint8_t>(unit_.input_count);
+    fused_.uniform_count = static_cast<std::uint8_t>(unit_.uniform_count);
+    for (int i = 0; i < unit_.input_count; ++i) {
+      fused_.inputs[i] = graph_[units_.input(u_, i).node].dtype;
+      fused_.input_in_row[i] = unit_.rank > 0 && units_.input(u_, i).dim_at[unit_.rank - 1] >= 0;
+      load_of_[i] = -1;
+    }
+    for (int i = 0; i < unit_.uniform_count; ++i) uniform_of_[i] = -1;
+    for (int m = 0; m < unit_.member_count; ++m) write_member(m);
+    for (int o = 0; o < unit_.output_count; ++o) write_store(o);
+    fused_.instr_count = static_cast<std::uint8_t>(count_);
+    return fused_;
+  }
+
+ private:
+  GraphView graph_;
+  UnitsView units_;
+  int u_;
+  Unit unit_;
+  Fused fused_{};
+  int count_ = 0;
+  int instr_of_[Grouper::max_members]{};
+  int load_of_[Fused::max_inputs]{};
+  int uniform_of_[Grouper::max_uniforms]{};
+
+  constexpr int member(int m) const { return units_.members[unit_.first_member + m]; }
+  /// Binary search: members are in ascending order.
+  constexpr int member_index(int id) const {
+    const std::int32_t* const members = units_.members + unit_.first_member;
+    int low = 0;
+    for (int n = unit_.member_count; n > 1; n -= n / 2) low += members[low + n / 2] <= id ? n / 2 : 0;
+    return members[low] == id ? low : -1;
+  }
+  constexpr int add(const Instr& instr) {
+    if (count_ == Fused::max_instrs)
+      fail(errc::capacity, "[group] instructions: a fused kernel has more than ", Fused::max_instrs, " instructions");
+    fused_.instrs[count_] = instr;
+    return count_++;
+  }
+  /// Along which dims of the iteration space a member extends.
+  constexpr SpaceForm form(int id) const {
+    const Node& node = graph_[id];
+    const Node& space = graph_[unit_.space];
+    if (node.rank == space.rank && node.singletons == space.singletons) return SpaceForm::element;
+    return node.rank == space.rank ? SpaceForm::row : SpaceForm::squeezed;
+  }
+  constexpr SpaceForm operand_form(int id, int operand) const {
+    if (row_of(graph_[id]).kind == OpKind::reduction)
+      return graph_[operand].rank == unit_.rank ? SpaceForm::element : SpaceForm::squeezed;
+    return form(id);
+  }
+
+  constexpr int operand_instr(int id, int operand) {
+    if (const int m = member_index(operand); m >= 0) return instr_of_[m];
+    for (int k = 0; k < unit_.uniform_count; ++k)
+      if (units_.members[unit_.first_uniform + k] == operand) {
+        if (uniform_of_[k] < 0)
+          uniform_of_[k] = add({.kind = InstrKind::uniform,
+                                .dtype = graph_[operand].dtype,
+                                .level = Level::uniform,
+                                .a = static_cast<std::uint8_t>(k)});
+        return uniform_of_[k];
+      }
+    const UnitOperand wanted = aligned_operand(graph_, operand, unit_.rank, operand_form(id, operand));
+    for (int i = 0; i < unit_.input_count; ++i) {
+      if (!same_operand(units_.input(u_, i), wanted)) continue;
+      if (load_of_[i] < 0)
+        load_of_[i] = add({.kind = InstrKind::load,
+                           .dtype = graph_[operand].dtype,
+                           .level = fused_.input_in_row[i] ? Level::element : Level::row,
+                           .a = static_cast<std::uint8_t>(i)});
+      return load_of_[i];
+    }
+    fail(errc::graph_invalid, "[group] operand: a fused node reads a value that is not an input of its unit");
+  }
+
+  constexpr bool accumulated(int id) const {
+    for (int o = 0; o < unit_.output_count; ++o)
+      if (units_.output(u_, o).node == id && units_.output(u_, o).accumulates) return true;
+    return false;
+  }
+
+  constexpr void write_member(int m) {
+    const int id = member(m);
+    const Node& node = graph_[id];
+    const OpKind kind = row_of(node).kind;
+    Instr instr{.kind = InstrKind::compute,
+                .dtype = node.dtype,
+                .level = form(id) == SpaceForm::element ? Level::element : Level::row};
+    if (kind == OpKind::index) {
+      int dim = dim_of(node) + (form(id) == SpaceForm::squeezed ? unit_.rank - 1 : unit_.rank) - node.rank;
+      instr.kind = InstrKind::index;
+      instr.a = static_cast<std::uint8_t>(dim);
+      if (dim != unit_.rank - 1) instr.level = Level::row;
+      instr_of_[m] = add(instr);
+      return;
+    }
+    std::uint8_t operands[3]{};
+    for (int i = 0, k = 0; i < node.arity; ++i) {
+      if (has_operand(row_of(node).shape_only, i)) continue;
+      const int at = operand_instr(id, graph_.operand(id, i));
+      operands[k++] = static_cast<std::uint8_t>(at);
+      if (fused_.instrs[at].phase > instr.phase) instr.phase = fused_.instrs[at].phase;
+    }
+    instr.a = operands[0];
+    instr.b = operands[1];
+    instr.c = operands[2];
+    if (kind == OpKind::reduction) {
+      if (accumulated(id)) {  // becomes a store of its operand
+        instr_of_[m] = operands[0];
+        return;
+      }
+      instr.kind = InstrKind::reduce;
+      instr.reduction = row_of(node).reduction;
+      instr.level = Level::row;
+      ++instr.phase;
+      if (instr.phase >= fused_.phases) fused_.phases = static_cast<std::uint8_t>(instr.phase + 1);
+    } else {
+      instr.op = node.op;
+    }
+    instr_of_[m] = add(instr);
+  }
+
+  constexpr void write_store(int o) {
+    const UnitOperand& output = units_.output(u_, o);
+    const int at = instr_of_[member_index(output.node)];
+    Store store{.instr = static_cast<std::uint8_t>(at), .dtype = graph_[output.node].dtype};
+    if (output.accumulates) {
+      const int operand = graph_.operand(output.node, 0);
+      store.kind = StoreKind::accumulate;
+      store.reduction = row_of(graph_[output.node]).reduction;
+      // The reduction is along the row if the operand extends there and the result does not.
+      store.along_row = operand_form(output.node, operand) == SpaceForm::element && unit_.rank > 0 &&
+                        !graph_[operand].is_singleton(unit_.rank - 1) && output.dim_at[unit_.rank - 1] < 0;
+    } else {
+      store.kind = form_of_output(output.node) == SpaceForm::element ? StoreKind::element : StoreKind::row;
+    }
+    fused_.stores[fused_.store_count++] = store;
+  }
+  constexpr SpaceForm form_of_output(int id) const {
+    return row_of(graph_[id]).kind == OpKind::reduction ? SpaceForm::row : form(id);
+  }
+};
+
+}  // namespace detail
+
+constexpr Fused lower_fused(const GraphView& graph, const UnitsView& units, int u) {
+  return detail::FusedWriter(graph, units, u).write();
+}
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/graph/fuse/kernel_table.hpp
+
+#ifndef TESSERA_GRAPH_FUSE_KERNEL_TABLE_HPP
+#define TESSERA_GRAPH_FUSE_KERNEL_TABLE_HPP
+
+namespace tessera {
+
+/// Writes the kernels of fused units; equal kernels are kept once.
+class KernelTable {
+ public:
+  constexpr void add(const GraphView& graph, const UnitsView& units, int g, int u, Unit& unit) {
+    detail::FusedWriter writer(graph, units, u);
+    const Fused& fused = writer.write();
+    std::uint64_t hash = fused.instr_count;
+    for (int i = 0; i < fused.instr_count; ++i) hash = hash * 0x9e3779b97f4a7c15ull + hash_of(fused.instrs[i]);
+    int kernel = 0;
+    const int count = size();
+    while (kernel < count && !(hashes_.data()[kernel] == hash && kernels_.data()[kernel] == fused)) ++kernel;
+    if (kernel == count) {
+      kernels_.push_back(fused);
+      hashes_.push_back(hash);
+      graphs_.push_back(g);
+      units_.push_back(u);
+    }
+    unit.kernel = kernel;
+    unit.phases = fused.phases;
+    for (int i = 0; i < fused.instr_count; ++i)
+      if (fused.instrs[i].kind == InstrKind::reduce) ++unit.phase_reduces;
+  }
+  constexpr int size() const { return static_cast<int>(kernels_.size()); }
+  constexpr Growable<Fused>& kernels() { return kernels_; }
+  /// The graph and the unit for which kernel k was first written.
+  constexpr int graph_of(int k) const { return graphs_.data()[k]; }
+  constexpr int unit_of(int k) const { return units_.data()[k]; }
+
+ private:
+  Growable<Fused> kernels_;
+  Growable<std::uint64_t> hashes_;
+  Growable<int> graphs_, units_;
+
+  static constexpr std::uint64_t hash_of(const Instr& i) {
+    return static_cast<std::uint64_t>(i.op) << 24 ^ static_cast<std::uint64_t>(i.kind) << 32 ^
+           static_cast<std::uint64_t>(i.reduction) << 40 ^ static_cast<std::uint64_t>(i.a) << 16 ^
+           static_cast<std::uint64_t>(i.b) << 8 ^ i.c;
+  }
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/fuse/frozen_units.hpp
+
+#ifndef TESSERA_GRAPH_FUSE_FROZEN_UNITS_HPP
+#define TESSERA_GRAPH_FUSE_FROZEN_UNITS_HPP
+
+namespace tessera {
+
+struct UnitsSize {
+  int units = 0, operands = 0, members = 0, graphs = 0;
+
+  /// An upper bound for the units of these graphs: the capacity of the first evaluation.
+  static constexpr UnitsSize bound(const GraphView* views, int count) {
+    UnitsSize size{0, 0, 0, count};
+    for (int g = 0; g < count; ++g) {
+      int operands = 0;
+      for (int id = 0; id < views[g].size; ++id) operands += views[g][id].arity;
+      size.units += views[g].size;
+      size.operands += 2 * operands + views[g].size;
+      size.members += views[g].size + operands;
+    }
+    return size;
+  }
+};
+
+/// The units of a program as constants.
+template <UnitsSize Size> struct FrozenUnits {
+  Unit units[static_cast<std::size_t>(Size.units) + 1]{};
+  UnitOperand operands[static_cast<std::size_t>(Size.operands) + 1]{};
+  std::int32_t members[static_cast<std::size_t>(Size.members) + 1]{};
+  int unit_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
+  int operand_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
+  int member_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
+  /// By kernel: the graph and the unit for which it was first written.
+  int kernel_graph[static_cast<std::size_t>(Size.units) + 1]{};
+  int kernel_unit[static_cast<std::size_t>(Size.units) + 1]{};
+  int kernel_count = 0;
+
+  constexpr FrozenUnits() = default;
+  constexpr void add(int g, const Units& from) {
+    int unit = unit_begin[g], operand = operand_begin[g], member = member_begin[g];
+    for (const Unit& u : from.units) units[unit++] = u;
+    for (const UnitOperand& o : from.operands) operands[operand++] = o;
+    for (std::int32_t m : from.members) members[member++] = m;
+    unit_begin[g + 1] = unit;
+    operand_begin[g + 1] = operand;
+    member_begin[g + 1] = member;
+  }
+  constexpr UnitsSize used() const {
+    return {unit_begin[Size.graphs], operand_begin[Size.graphs], member_begin[Size.graphs], Size.graphs};
+  }
+  /// Copies units into arrays of smaller capacity, and writes their kernels.
+  template <UnitsSize Larger> constexpr explicit FrozenUnits(const FrozenUnits<Larger>& from, const GraphView* graphs) {
+    for (int i = 0; i < Size.units; ++i) units[i] = from.units[i];
+    for (int i = 0; i < Size.operands; ++i) operands[i] = from.operands[i];
+    for (int i = 0; i < Size.members; ++i) members[i] = from.members[i];
+    for (int g = 0; g <= Size.graphs; ++g) {
+      unit_begin[g] = from.unit_begin[g];
+      operand_begin[g] = from.operand_begin[g];
+      member_begin[g] = from.member_begin[g];
+    }
+    KernelTable table;
+    for (int g = 0; g < Size.graphs; ++g) {
+      const UnitsView view = from.graph(g);
+      for (int u = 0; u < view.count; ++u)
+        if (view.units[u].kind == UnitKind::fused) table.add(graphs[g], view, g, u, units[unit_begin[g] + u]);
+    }
+    kernel_count = table.size();
+    for (int k = 0; k < kernel_count; ++k) {
+      kernel_graph[k] = table.graph_of(k);
+      kernel_unit[k] = table.unit_of(k);
+    }
+  }
+  constexpr UnitsView graph(int g) const {
+    return {units + unit_begin[g], unit_begin[g + 1] - unit_begin[g], operands + operand_begin[g],
+            members + member_begin[g]};
+  }
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/fuse/traced_units.hpp
+
+#ifndef TESSERA_GRAPH_FUSE_TRACED_UNITS_HPP
+#define TESSERA_GRAPH_FUSE_TRACED_UNITS_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// A list as a constant, with a capacity of `Most` items.
+template <class T, int Most> struct FrozenList {
+  T items[static_cast<std::size_t>(Most) + 1]{};
+  int count = 0;
+  constexpr explicit FrozenList(const Growable<T>& from) : count(static_cast<int>(from.size())) {
+    const T* const list = from.data();
+    for (int i = 0; i < count; ++i) items[i] = list[i];
+  }
+};
+/// The groups of one graph as constants.
+template <int Nodes> struct FrozenGroups {
+  FrozenList<NodeGroup, Nodes> nodes;
+  FrozenList<GroupMembers, Nodes> groups;
+  constexpr explicit FrozenGroups(const Groups& from) : nodes(from.nodes), groups(from.groups) {}
+  constexpr GroupsView view() const { return {nodes.items, groups.items, groups.count}; }
+};
+
+// Each pass over a large graph is a constant of its own, since compilers limit the work of each constant expression.
+template <class Traced, std::size_t G>
+inline constexpr FrozenList<Space, Traced::graphs[G].size> graph_spaces{node_spaces(Traced::graphs[G])};
+template <class Traced, std::size_t G>
+inline constexpr FrozenGroups<Traced::graphs[G].size> graph_groups{
+    find_groups(Traced::graphs[G], graph_spaces<Traced, G>.items)};
+
+template <class Traced, std::size_t G> constexpr Units units_of_graph() {
+  constexpr const GraphView& graph = Traced::graphs[G];
+  if constexpr (graph.size <= small_program) {
+    return group_units(graph);
+  } else {
+    (void)sizeof(ExplainSteps<requires { typename Constant<graph_groups<Traced, G>.groups.count>; }>);
+    return write_units(graph, graph_groups<Traced, G>.view());
+  }
+}
+
+}  // namespace detail
+
+/// The units and kernels of a traced program, as constants.
+template <class Traced> struct TracedUnits {
+  static constexpr std::size_t graph_count = Traced::graphs.size();
+  using Graphs = std::make_index_sequence<graph_count>;
+  static constexpr auto roomy = []<std::size_t... G>(std::index_sequence<G...>) {
+    FrozenUnits<UnitsSize::bound(Traced::graphs.data(), static_cast<int>(graph_count))> made;
+    (made.add(static_cast<int>(G), detail::units_of_graph<Traced, G>()), ...);
+    return made;
+  }(Graphs());
+  static_assert(sizeof(detail::ExplainSteps<requires { typename detail::Constant<roomy.kernel_count>; }>) > 0);
+  static constexpr FrozenUnits<roomy.used()> units{roomy, Traced::graphs.data()};
+  static constexpr auto views = []<std::size_t... G>(std::index_sequence<G...>) {
+    return std::array<UnitsView, sizeof...(G)>{units.graph(static_cast<int>(G))...};
+  }(Graphs());
+  /// The number of kernels, and the kernels.
+  static constexpr std::size_t kernel_count = static_cast<std::size_t>(units.kernel_count);
+  template <std::size_t K>
+  static constexpr Fused kernel =
+      lower_fused(Traced::graphs[static_cast<std::size_t>(units.kernel_graph[K])],
+                  views[static_cast<std::size_t>(units.kernel_graph[K])], units.kernel_unit[K]);
+  static constexpr auto kernels = []<std::size_t... K>(std::index_sequence<K...>) {
+    return std::array<Fused, sizeof...(K)>{kernel<K>...};
+  }(std::make_index_sequence<kernel_count>());
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/kernels/fused/fused_rows.hpp
+
+#ifndef TESSERA_KERNELS_FUSED_FUSED_ROWS_HPP
+#define TESSERA_KERNELS_FUSED_FUSED_ROWS_HPP
+
+// Memory access of fused kernels. Does not depend on the program, so that all kernels share the code.
+namespace tessera::kernels::inline TESSERA_ISA {
+
+inline constexpr int max_operands = Fused::max_inputs + Fused::max_outputs;
+
+/// Most elements of a window if all operands are contiguous.
+inline constexpr std::int64_t window_size = 4096;
+/// Most elements of a window if a strided operand must be copied to or from a staging buffer.
+inline constexpr std::int64_t staged_window_size = 256;
+
+/// Iterates over the rows of a call, with the address of the row in each operand (inputs, then outputs).
+struct RowWalk {
+  std::byte* row[max_operands];        ///< element 0 of the current row of each operand
+  std::int64_t stride[max_operands];   ///< along the row, in elements
+  std::int64_t step[7][max_operands];  ///< along each outer dim, in bytes
+  std::int64_t extent[7];
+  std::int64_t index[7];
+  int rank, count;
+  bool contiguous;  ///< every operand that is read or written along the row has row stride 1
+  bool in_place;    ///< a result is written over an operand
+
+  /// `sizes`: bytes of an element, by operand; `in_row`: bits of the operands that are read or written along the row.
+  TESSERA_NO_INLINE void start(const FusedCall& call, int inputs, int outputs, const std::uint8_t* sizes,
+                               std::uint64_t in_row) {
+    rank = call.outer_rank;
+    count = inputs + outputs;
+    contiguous = true;
+    in_place = false;
+    for (int o = 0; o < outputs; ++o)
+      for (int i = 0; i < inputs; ++i) in_place = in_place || call.outputs[o].data == call.inputs[i].data;
+    for (int i = 0; i < count; ++i) {
+      const FusedView& view = i < inputs ? call.inputs[i] : call.outputs[i - inputs];
+      row[i] = static_cast<std::byte*>(view.data);
+      stride[i] = view.row_stride;
+      if ((in_row >> i & 1) != 0 && stride[i] != 1) contiguous = false;
+      for (int d = 0; d < rank; ++d) step[d][i] = view.outer_stride[d] * sizes[i];
+    }
+    std::int64_t left = call.row_begin;
+    for (int d = rank - 1; d >= 0; --d) {
+      extent[d] = call.outer_extent[d];
+      index[d] = extent[d] == 0 ? 0 : left % extent[d];
+      left = extent[d] == 0 ? 0 : left / extent[d];
+      for (int i = 0; i < count; ++i) row[i] += index[d] * step[d][i];
+    }
+  }
+
+  /// The rows from the current one to the end of the innermost outer dim.
+  std::int64_t left_along_dim() const { return extent[rank - 1] - index[rank - 1]; }
+  /// Goes on by `n` rows, at most left_along_dim().
+  void skip(std::int64_t n) {
+    index[rank - 1] += n - 1;
+    for (int i = 0; i < count; ++i) row[i] += (n - 1) * step[rank - 1][i];
+    next();
+  }
+  TESSERA_INLINE void next() {
+    if (const int d = rank - 1; d >= 0 && index[d] + 1 < extent[d]) {
+      ++index[d];
+      for (int i = 0; i < count; ++i) row[i] += step[d][i];
+    } else {
+      next_of_outer_dims();
+    }
+  }
+
+ private:
+  TESSERA_NO_INLINE void next_of_outer_dims() {
+    for (int d = rank - 1; d >= 0; --d) {
+      if (++index[d] < extent[d]) {
+        for (int i = 0; i < count; ++i) row[i] += step[d][i];
+        return;
+      }
+      for (int i = 0; i < count; ++i) row[i] -= (extent[d] - 1) * step[d][i];
+      index[d] = 0;
+    }
+  }
+};
+
+/// A range of a row in which all operands are contiguous, in place or in a staging buffer, padded to whole registers.
+struct Window {
+  std::byte* at[max_operands];  ///< first element of each operand: in place, or in the staging buffer
+  std::int64_t begin;           ///< index along the row
+  std::int64_t size;            ///< elements
+  std::int64_t padded;          ///< elements rounded up to those of one iteration
+};
+
+namespace detail {
+
+template <class T>
+inline void gather(std::byte* to, const std::byte* from, std::int64_t stride, std::int64_t size, std::int64_t padded) {
+  T* target = reinterpret_cast<T*>(to);
+  const T* source = reinterpret_cast<const T*>(from);
+  if (stride == 1) {
+    std::memcpy(target, source, static_cast<std::size_t>(size) * sizeof(T));
+  } else if (stride == 0 && size > 0) {
+    const T value = *source;
+    for (std::int64_t i = 0; i < size; ++i) target[i] = value;
+  } else {
+    for (std::int64_t i = 0; i < size; ++i) target[i] = source[i * stride];
+  }
+  for (std::int64_t i = size; i < padded; ++i) target[i] = T{};
+}
+
+template <class T> inline void scatter(std::byte* to, const std::byte* from, std::int64_t stride, std::int64_t size) {
+  T* target = reinterpret_cast<T*>(to);
+  const T* source = reinterpret_cast<const T*>(from);
+  if (stride == 1)
+    std::memcpy(target, source, static_cast<std::size_t>(size) * sizeof(T));
+  else
+    for (std::int64_t i = 0; i < size; ++i) target[i * stride] = source[i];
+}
+
+}  // namespace detail
+
+/// How a pass treats the ends of a row that is no multiple of an iteration.
+struct RowEnds {
+  std::int64_t repeats_from;  ///< elements from here on may be computed twice
+  int aligned = -1;           ///< the operand whose stores past the caches must be aligned; -1: none
+};
+
+/// The windows of one pass over the current row. `sizes`: bytes of an element by operand; `offsets`: of each operand in
+/// the staging buffer.
+class WindowWalk {
+ public:
+  WindowWalk(const RowWalk& rows, const std::uint8_t* sizes, const std::uint32_t* offsets, std::byte* buffer,
+             std::uint64_t reads, std::uint64_t writes, int granularity, std::int64_t longest, RowEnds ends)
+      : rows_(rows), sizes_(sizes), offsets_(offsets), buffer_(buffer), reads_(reads), writes_(writes),
+        granularity_(granularity), longest_(longest), ends_(ends) {}
+
+  /// Opens the window at `begin`, which ends at `end` or before. A remainder below the granularity is a padded window;
+  /// where elements may be computed twice, it is a window of full size that begins before `begin`. The elements before
+  /// the first that can be stored past the caches are a padded window too.
+  TESSERA_NO_INLINE void open(Window& window, std::int64_t begin, std::int64_t end) const {
+    const std::int64_t limit = rows_.contiguous || longest_ < staged_window_size ? longest_ : staged_window_size;
+    if (end - begin < granularity_ && end - granularity_ >= ends_.repeats_from) begin = end - granularity_;
+    const std::int64_t left = end - begin, whole = left - left % granularity_;
+    window.begin = begin;
+    window.size = whole == 0 ? left : whole < limit ? whole : limit;
+    window.padded = whole == 0 ? granularity_ : window.size;
+    if (ends_.aligned >= 0 && whole > granularity_)
+      if (const std::int64_t unaligned = until_aligned(ends_.aligned, begin); unaligned != 0) {
+        window.size = unaligned;
+        window.padded = granularity_;
+      }
+    for (std::uint64_t operands = reads_ | writes_; operands != 0; operands &= operands - 1) {
+      const int i = __builtin_ctzll(operands);
+      if (in_place(i, window)) {
+        window.at[i] = element(i, begin);
+      } else {
+        window.at[i] = buffer_ + offsets_[i];
+        if ((reads_ >> i & 1) != 0) fill(i, window);
+      }
+    }
+  }
+
+  /// Writes staged outputs back.
+  void close(const Window& window) const {
+    if (!(rows_.contiguous && window.size == window.padded)) drain_all(window);
+  }
+
+ private:
+  TESSERA_NO_INLINE void drain_all(const Window& window) const {
+    for (std::uint64_t operands = writes_; operands != 0; operands &= operands - 1) {
+      const int i = __builtin_ctzll(operands);
+      if (!in_place(i, window)) drain(i, window);
+    }
+  }
+  std::int64_t until_aligned(int i, std::int64_t begin) const {
+    const auto at = reinterpret_cast<std::uintptr_t>(element(i, begin)) / sizes_[i];
+    const auto step = static_cast<std::uintptr_t>(granularity_);
+    return static_cast<std::int64_t>((step - at % step) % step);
+  }
+  bool in_place(int i, const Window& window) const { return rows_.stride[i] == 1 && window.size == window.padded; }
+  std::byte* element(int i, std::int64_t index) const { return rows_.row[i] + index * rows_.stride[i] * sizes_[i]; }
+  void fill(int i, const Window& window) const {
+    const std::byte* from = element(i, window.begin);
+    switch (sizes_[i]) {
+      case 1:
+        return detail::gather<std::uint8_t>(window.at[i], from, rows_.stride[i], window.size, window.padded);
+      case 2:
+        return detail::gather<std::uint16_t>(window.at[i], from, rows_.stride[i], window.size, window.padded);
+      case 4:
+        return detail::gather<std::uint32_t>(window.at[i], from, rows_.stride[i], window.size, window.padded);
+      default:
+        return detail::gather<std::uint64_t>(window.at[i], from, rows_.stride[i], window.size, window.padded);
+    }
+  }
+  void drain(int i, const Window& window) const {
+    std::byte* to = element(i, window.begin);
+    switch (sizes_[i]) {
+      case 1:
+        return detail::scatter<std::uint8_t>(to, window.at[i], rows_.stride[i], window.size);
+      case 2:
+        return detail::scatter<std::uint16_t>(to, window.at[i], rows_.stride[i], window.size);
+      case 4:
+        return detail::scatter<std::uint32_t>(to, window.at[i], rows_.stride[i], window.size);
+      default:
+        return detail::scatter<std::uint64_t>(to, window.at[i], rows_.stride[i], window.size);
+    }
+  }
+
+  const RowWalk& rows_;
+  const std::uint8_t* sizes_;
+  const std::uint32_t* offsets_;
+  std::byte* buffer_;
+  std::uint64_t reads_, writes_;
+  int granularity_;
+  std::int64_t longest_;  // most elements of a window over contiguous operands
+  RowEnds ends_;
+};
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif
+
+// ---- tessera/kernels/fused/fused_schedule.hpp
+
+#ifndef TESSERA_KERNELS_FUSED_FUSED_SCHEDULE_HPP
+#define TESSERA_KERNELS_FUSED_FUSED_SCHEDULE_HPP
+
+namespace tessera::kernels {
+
+/// Whether an instruction stores its value for a later pass over the row, or loads what an earlier pass stored.
+enum class Keep : std::uint8_t { no, save, restore };
+
+/// One instruction of a pass. The first five fields are template arguments of run_step; the others are run-time data.
+struct Step {
+  InstrKind kind = InstrKind::uniform;
+  Op op = Op::constant;
+  DType dtype = DType::f32;   ///< type of the result
+  DType source = DType::f32;  ///< type of the operands; for select, of the two values
+  Keep keep = Keep::no;
+  std::uint8_t to = 0, a = 0, b = 0, c = 0;
+  bool a_varies = false, b_varies = false, c_varies = false;  ///< the operand differs by element; else hoisted
+  std::uint8_t kept_offset = 0;                               ///< offset of the kept value in FusedSchedule::kept_bytes
+};
+
+/// What a result accumulates in vector lanes.
+enum class Sums : std::uint8_t {
+  nothing,
+  row,   ///< a reduction along the row: the lanes are combined at the end of each row
+  call,  ///< an output: the lanes are combined when its element changes, and at the end of the call
+};
+
+/// A result of a pass: a reduction or a store.
+struct Exit {
+  StoreKind kind = StoreKind::element;
+  Reduction reduction = Reduction::sum;
+  Sums sums = Sums::nothing;
+  DType dtype = DType::f32, source = DType::f32;
+  std::uint8_t instr = 0;  ///< index of the instruction that computes the value
+  std::uint8_t slot = 0;   ///< index of the reduction or of the output
+  std::uint8_t to = 0;     ///< the accumulating register; for a reduction, that of its own instruction
+  bool varies = false;     ///< the value differs by element
+};
+
+template <class T, int Capacity> struct StepList {
+  T items[Capacity]{};
+  int size = 0;
+  constexpr void push(const T& item) { items[size++] = item; }
+  constexpr const T& operator[](std::size_t i) const { return items[i]; }
+};
+
+/// Most registers of a kernel, which has one for each instruction and each result.
+inline constexpr int most_registers = Fused::max_instrs + Fused::max_outputs;
+
+/// Capacities of a schedule: of each list of instructions and of results, and the passes. A constant of the program for
+/// each kernel, most of which are small: with the largest capacities a schedule has 45 KB.
+struct ScheduleSize {
+  int instrs, exits, phases;
+};
+
+/// The size for a kernel, rounded up so that kernels share instances of make_schedule.
+constexpr ScheduleSize schedule_size(const Fused& fused) {
+  int reduces = 0;
+  for (int i = 0; i < fused.instr_count; ++i) reduces += fused.instrs[i].kind == InstrKind::reduce;
+  const auto rounded = [](int count) { return count <= 8 ? 8 : count <= 24 ? 24 : Fused::max_instrs; };
+  const int exits = rounded(fused.store_count + reduces);
+  return {rounded(fused.instr_count), exits, fused.phases};
+}
+
+/// The instructions of a fused kernel by stage and pass: for each row stage 0, pass 0, stage 1, pass 1, and so on. A
+/// stage runs once per row, a pass once per element. softmax: pass 0 finds the maximum, pass 1 the sum, pass 2 divides.
+template <ScheduleSize Size> struct FusedSchedule {
+  using Steps = StepList<Step, Size.instrs>;
+  using Exits = StepList<Exit, Size.exits>;
+
+  Steps uniform;               ///< once per call
+  Steps row[Size.phases + 1];  ///< once per row, by stage
+  Exits row_exits[Size.phases + 1];
+  Steps element[Size.phases];           ///< by pass, once per element
+  Exits exits[Size.phases];             ///< stores and reductions by pass
+  bool saves[Size.phases]{};            ///< by pass: whether it stores values for later passes
+  std::uint8_t kept_bytes = 0;          ///< bytes stored between passes per element of a row
+  std::uint64_t reads[Size.phases]{};   ///< by pass: bits of the operands (inputs, then outputs) that it reads
+  std::uint64_t writes[Size.phases]{};  ///< by pass: bits of the operands that it writes
+};
+
+constexpr bool uses_b(Op op) { return row_of(op).arity > 1 && !has_operand(row_of(op).shape_only, 1); }
+constexpr bool uses_c(Op op) { return row_of(op).arity > 2; }
+
+namespace scheduling {
+
+constexpr Step make_step(const Fused& fused, int index) {
+  const Instr& instr = fused.instrs[index];
+  const auto varies = [&](int operand) { return fused.instrs[operand].level == Level::element; };
+  Step step;
+  step.kind = instr.kind;
+  step.op = instr.op;
+  step.dtype = step.source = instr.dtype;
+  step.to = static_cast<std::uint8_t>(index);
+  step.a = instr.a;
+  step.b = instr.b;
+  step.c = instr.c;
+  if (instr.kind == InstrKind::compute) {
+    const bool chooses = uses_c(instr.op);
+    step.source = fused.instrs[chooses ? instr.b : instr.a].dtype;
+    step.a_varies = varies(instr.a);
+    step.b_varies = uses_b(instr.op) && varies(instr.b);
+    step.c_varies = chooses && varies(instr.c);
+  } else if (instr.kind == InstrKind::index) {
+    step.a_varies = instr.level == Level::element;
+  }
+  return step;
+}
+
+constexpr Exit make_reduce(const Fused& fused, int index, int slot) {
+  const Instr& instr = fused.instrs[index];
+  const Instr& operand = fused.instrs[instr.a];
+  return {StoreKind::accumulate,
+          instr.reduction,
+          Sums::row,
+          instr.dtype,
+          operand.dtype,
+          instr.a,
+          static_cast<std::uint8_t>(slot),
+          static_cast<std::uint8_t>(index),
+          operand.level == Level::element};
+}
+
+constexpr Exit make_exit(const Fused& fused, int output) {
+  const Store& store = fused.stores[output];
+  const Instr& value = fused.instrs[store.instr];
+  return {store.kind,
+          store.reduction,
+          store.kind == StoreKind::accumulate && store.along_row ? Sums::call : Sums::nothing,
+          store.dtype,
+          value.dtype,
+          store.instr,
+          static_cast<std::uint8_t>(output),
+          static_cast<std::uint8_t>(fused.instr_count + output),
+          value.level == Level::element};
+}
+
+/// By instruction: the step that first computed an expensive value, and its pass, which later passes may reuse. Only
+/// for passes that do nothing but reduce: they can be repeated when a call begins at a later pass.
+struct Kept {
+  Step* computed[Fused::max_instrs]{};
+  int pass[Fused::max_instrs]{};
+};
+
+/// Bytes of a value in a register: bf16 and f16 are computed as float.
+constexpr std::size_t lane_bytes(DType type) { return size_of(computed_as(type)); }
+
+/// Adds to pass `p` the per-element instructions that its exits need, in order. An expensive value (exp, say) that an
+/// earlier pass computed is stored by that pass and loaded here.
+template <ScheduleSize Size>
+constexpr void add_needed(const Fused& fused, FusedSchedule<Size>& schedule, int p, Kept& kept) {
+  const auto& exits = schedule.exits[p];
+  auto& pass = schedule.element[p];
+  bool needed[Fused::max_instrs]{}, only_reduces = true;
+  for (int i = 0; i < exits.size; ++i) {
+    needed[exits.items[i].instr] = true;
+    only_reduces = only_reduces && exits.items[i].sums == Sums::row;
+  }
+  for (int i = fused.instr_count - 1; i >= 0; --i) {
+    const Instr& instr = fused.instrs[i];
+    if (!needed[i] || instr.level != Level::element || instr.kind != InstrKind::compute || kept.computed[i] != nullptr)
+      continue;
+    needed[instr.a] = true;
+    if (uses_b(instr.op)) needed[instr.b] = true;
+    if (uses_c(instr.op)) needed[instr.c] = true;
+  }
+  for (int i = 0; i < fused.instr_count; ++i) {
+    const Instr& instr = fused.instrs[i];
+    if (!needed[i] || instr.level != Level::element) continue;
+    pass.push(make_step(fused, i));
+    Step& step = pass.items[pass.size - 1];
+    if (instr.kind == InstrKind::load) schedule.reads[p] |= std::uint64_t{1} << instr.a;
+    if (Step* const computed = kept.computed[i]; computed != nullptr) {
+      if (computed->keep == Keep::no) {
+        computed->keep = Keep::save;
+        computed->kept_offset = schedule.kept_bytes;
+        schedule.kept_bytes = static_cast<std::uint8_t>(schedule.kept_bytes + lane_bytes(instr.dtype));
+        schedule.saves[kept.pass[i]] = true;
+      }
+      step.keep = Keep::restore;
+      step.kept_offset = computed->kept_offset;
+    } else if (only_reduces && instr.kind == InstrKind::compute && row_of(instr.op).lane_cost >= 8 &&
+               is_floating(instr.dtype)) {
+      kept.computed[i] = &step;
+      kept.pass[i] = p;
+    }
+  }
+}
+
+}  // namespace scheduling
+
+/// Assigns the instructions of a fused kernel to stages and passes, each at the least frequent level that is correct.
+template <ScheduleSize Size> constexpr FusedSchedule<Size> make_schedule(const Fused& fused) {
+  static_assert(Size.phases >= 1 && Size.phases <= Fused::max_phases,
+                "tessera: a kernel has one to six passes over a row");
+  FusedSchedule<Size> schedule;
+  int reduce_count = 0;
+  for (int i = 0; i < fused.instr_count; ++i) {
+    const Instr& instr = fused.instrs[i];
+    if (instr.phase > fused.phases)
+      fail(errc::graph_invalid, "[fused] an instruction needs a pass that the kernel does not have");
+    if (instr.kind == InstrKind::reduce) {
+      if (instr.phase < 1)
+        fail(errc::graph_invalid, "[fused] the result of a reduction is available only after a pass");
+      schedule.exits[instr.phase - 1].push(scheduling::make_reduce(fused, i, reduce_count++));
+    } else if (instr.level == Level::uniform) {
+      schedule.uniform.push(scheduling::make_step(fused, i));
+    } else if (instr.level == Level::row) {
+      schedule.row[instr.phase].push(scheduling::make_step(fused, i));
+    }
+  }
+  for (int i = 0; i < fused.store_count; ++i) {
+    const Exit exit = scheduling::make_exit(fused, i);
+    const int phase = fused.instrs[exit.instr].phase;
+    const bool once_a_row = exit.kind == StoreKind::row ||
+                            (exit.kind == StoreKind::accumulate && exit.sums == Sums::nothing && !exit.varies);
+    if (once_a_row) {
+      if (exit.varies) fail(errc::graph_invalid, "[fused] a value that differs within a row is stored once per row");
+      schedule.row_exits[phase].push(exit);
+      continue;
+    }
+    if (phase >= fused.phases) fail(errc::graph_invalid, "[fused] a store needs a pass that the kernel does not have");
+    schedule.exits[phase].push(exit);
+    if (exit.sums == Sums::nothing) {
+      const std::uint64_t bit = std::uint64_t{1} << (fused.input_count + exit.slot);
+      schedule.writes[phase] |= bit;
+      if (exit.kind == StoreKind::accumulate) schedule.reads[phase] |= bit;
+    }
+  }
+  scheduling::Kept kept;
+  for (int pass = 0; pass < fused.phases; ++pass) scheduling::add_needed(fused, schedule, pass, kept);
+  return schedule;
+}
+
+}  // namespace tessera::kernels
+
+#endif
+
+// ---- tessera/kernels/simd/lane_ops.hpp
+
+#ifndef TESSERA_KERNELS_SIMD_LANE_OPS_HPP
+#define TESSERA_KERNELS_SIMD_LANE_OPS_HPP
+
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace simd {
+/// Integer quotient, truncated. x / 0 is 0 and min / -1 wraps, both of which would trap in hardware.
+template <class T> constexpr T quotient(T a, T b) {
+  using Unsigned = std::make_unsigned_t<T>;
+  return b == 0 ? T(0) : b == T(-1) ? static_cast<T>(Unsigned(0) - static_cast<Unsigned>(a)) : static_cast<T>(a / b);
+}
+/// Integer power modulo 2^bits; with a negative exponent, the truncated quotient: 1, -1 or 0.
+template <class T> constexpr T whole_power(T base, T exponent) {
+  if (exponent < 0) return base == 1 ? T(1) : base == T(-1) ? (exponent % 2 == 0 ? T(1) : T(-1)) : T(0);
+  using Unsigned = std::common_type_t<unsigned, std::make_unsigned_t<T>>;  // narrow types would be promoted to int
+  Unsigned result = 1, factor = static_cast<Unsigned>(base);
+  for (T left = exponent; left > 0; left /= 2, factor *= factor)
+    if (left % 2 == 1) result *= factor;
+  return static_cast<T>(result);
+}
+}  // namespace simd
+
+// Operators and functions of lanes and masks, in terms of which elementwise operations are defined. Masks are one-bit
+// integers: max and sum are "or", min and product are "and", false < true.
+
+template <class T> TESSERA_INLINE Lanes<T> operator-(const Lanes<T>& x) {
+  return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::negative<T>(a); }, x);
+}
+template <class T> TESSERA_INLINE Lanes<T> operator+(const Lanes<T>& x, const Lanes<T>& y) {
+  return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a + b; }, x, y);
+}
+template <class T> TESSERA_INLINE Lanes<T> operator-(const Lanes<T>& x, const Lanes<T>& y) {
+  return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a - b; }, x, y);
+}
+template <class T> TESSERA_INLINE Lanes<T> operator*(const Lanes<T>& x, const Lanes<T>& y) {
+  return simd::each_part(
+      [](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA {
+        if constexpr (std::is_integral_v<T>) {
+          // A compiler vector product: xsimd lacks 64-bit integer products for some instruction sets.
+          using Wrapping = simd::native<std::make_unsigned_t<T>, Lanes<T>::part_width>;
+          const Wrapping product = (Wrapping)simd::to_native<T>(a) * (Wrapping)simd::to_native<T>(b);
+          return simd::to_batch<T>((simd::part_vector<T>)product);
+        } else {
+          return a * b;
+        }
+      },
+      x, y);
+}
+template <class T> TESSERA_INLINE Lanes<T> operator/(const Lanes<T>& x, const Lanes<T>& y) {
+  if constexpr (std::is_integral_v<T>)
+    return each_lane([](T a, T b) { return simd::quotient<T>(a, b); }, x, y);
+  else
+    return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return simd::divide<T>(a, b); }, x,
+                           y);
+}
+template <class T> TESSERA_INLINE Mask operator==(const Lanes<T>& x, const Lanes<T>& y) {
+  return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a == b; }, x, y);
+}
+// Not xsimd's !=, which in xsimd 8.1 is false for NaN in some instruction sets.
+template <class T> TESSERA_INLINE Mask operator!=(const Lanes<T>& x, const Lanes<T>& y) { return {~(x == y).bits}; }
+template <class T> TESSERA_INLINE Mask operator<(const Lanes<T>& x, const Lanes<T>& y) {
+  return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a < b; }, x, y);
+}
+template <class T> TESSERA_INLINE Mask operator<=(const Lanes<T>& x, const Lanes<T>& y) {
+  return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a <= b; }, x, y);
+}
+template <class T> TESSERA_INLINE Mask operator>(const Lanes<T>& x, const Lanes<T>& y) {
+  return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a > b; }, x, y);
+}
+template <class T> TESSERA_INLINE Mask operator>=(const Lanes<T>& x, const Lanes<T>& y) {
+  return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a >= b; }, x, y);
+}
+
+TESSERA_INLINE Mask operator+(const Mask& x, const Mask& y) { return {x.bits | y.bits}; }
+TESSERA_INLINE Mask operator*(const Mask& x, const Mask& y) { return {x.bits & y.bits}; }
+TESSERA_INLINE Mask maximum(const Mask& x, const Mask& y) { return {x.bits | y.bits}; }
+TESSERA_INLINE Mask minimum(const Mask& x, const Mask& y) { return {x.bits & y.bits}; }
+TESSERA_INLINE Mask operator==(const Mask& x, const Mask& y) { return {~simd::differ(x, y).bits}; }
+TESSERA_INLINE Mask operator!=(const Mask& x, const Mask& y) { return simd::differ(x, y); }
+TESSERA_INLINE Mask operator<(const Mask& x, const Mask& y) { return {~x.bits & y.bits}; }
+TESSERA_INLINE Mask operator<=(const Mask& x, const Mask& y) { return {~x.bits | y.bits}; }
+TESSERA_INLINE Mask operator>(const Mask& x, const Mask& y) { return {x.bits & ~y.bits}; }
+TESSERA_INLINE Mask operator>=(const Mask& x, const Mask& y) { return {x.bits | ~y.bits}; }
+
+template <class T> TESSERA_INLINE Mask logical_not(const Lanes<T>& x) { return {~convert<bool>(x).bits}; }
+template <class T> TESSERA_INLINE Mask logical_and(const Lanes<T>& x, const Lanes<T>& y) {
+  return {convert<bool>(x).bits & convert<bool>(y).bits};
+}
+template <class T> TESSERA_INLINE Mask logical_or(const Lanes<T>& x, const Lanes<T>& y) {
+  return {convert<bool>(x).bits | convert<bool>(y).bits};
+}
+
+template <class T>
+  requires(std::is_integral_v<T>)
+TESSERA_INLINE Lanes<T> pow(const Lanes<T>& x, const Lanes<T>& y) {
+  return each_lane([](T a, T b) { return simd::whole_power<T>(a, b); }, x, y);
+}
+
+/// Applies an elementwise operation to lanes. Casts are convert().
+template <Op O, class... T> TESSERA_INLINE auto apply(const Lanes<T>&... x) {
+  using Operation = ops::elementwise_operation<O>;
+  if constexpr (Operation::divides_in_xsimd && simd::estimates_quotients && (std::is_same_v<T, float> && ...))
+    return convert<float>(apply<O>(convert<double>(x)...));
+  else if constexpr (Operation::by_part)
+    return simd::each_part([](const auto&... part) TESSERA_INLINE_LAMBDA { return Operation::value(part...); }, x...);
+  else
+    return Operation::value(x...);
+}
+
+/// Reduces all lanes to a scalar, by monoid M.
+template <class M, class T> TESSERA_INLINE T reduce_lanes(const Lanes<T>& x) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return reduce_lanes<M>(convert<std::int32_t>(x)) != 0;
+  } else {
+    // Makes Lanes of one register. If Lanes have two registers, the second is a dummy, and its result is not used.
+    const auto lanes = [](const xsimd::batch<T>& part) TESSERA_INLINE_LAMBDA {
+      if constexpr (Lanes<T>::parts == 1)
+        return Lanes<T>{{part}};
+      else
+        return Lanes<T>{{part, part}};
+    };
+    return horizontal([&](const xsimd::batch<T>& a, const xsimd::batch<T>& b)
+                          TESSERA_INLINE_LAMBDA { return monoids::combined<M>(lanes(a), lanes(b)).part[0]; },
+                      x);
+  }
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
+
+#endif
+
+// ---- tessera/kernels/fused/fused_instructions.hpp
+
+#ifndef TESSERA_KERNELS_FUSED_FUSED_INSTRUCTIONS_HPP
+#define TESSERA_KERNELS_FUSED_FUSED_INSTRUCTIONS_HPP
+
+// The instructions of fused kernels: a few templates over (kind, op, dtype). All kernels of a program share their
+// instances, which keeps compile time low.
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// The values of one kernel by instruction, one array per lane type. All indices are constants after inlining, so the
+/// compiler keeps the values in registers.
+template <int Size> struct Registers {
+  Lanes<float> f32[Size];
+  Lanes<double> f64[Size];
+  Lanes<std::int32_t> i32[Size];
+  Lanes<std::int64_t> i64[Size];
+  Mask mask[Size];
+
+  template <class T> TESSERA_INLINE auto& get(int i) {
+    if constexpr (std::is_same_v<T, float>)
+      return f32[i];
+    else if constexpr (std::is_same_v<T, double>)
+      return f64[i];
+    else if constexpr (std::is_same_v<T, std::int32_t>)
+      return i32[i];
+    else if constexpr (std::is_same_v<T, std::int64_t>)
+      return i64[i];
+    else
+      return mask[i];
+  }
+  template <class T> TESSERA_INLINE const auto& get(int i) const {
+    return const_cast<Registers&>(*this).template get<T>(i);
+  }
+};
+
+template <DType Type> using lanes_of = lane_t<element_t<Type>>;
+
+/// The position from which per-element instructions of one iteration read.
+struct ElementCursor {
+  std::byte* const* operands;
+  std::int64_t offset;  ///< in elements from the start of the window
+  std::int64_t index;   ///< global index along the row dim
+  std::byte* kept;      ///< values kept between passes: one row of `kept_capacity` elements per value
+  std::int64_t kept_index, kept_capacity;
+  std::int64_t ahead;  ///< prefetch distance in bytes
+
+  template <class T> TESSERA_INLINE Lanes<lane_t<T>> read(int input) const {
+    const T* const from = reinterpret_cast<const T*>(operands[input]) + offset;
+    // Hardware prefetch stops at a page and follows few streams: docs/decisions/0007. The address may be past the end
+    // of the array: prefetching there is harmless, but pointer arithmetic would be undefined behaviour.
+    __builtin_prefetch(
+        reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(ahead)));
+    return load(from);
+  }
+  template <class T> TESSERA_INLINE Lanes<T> position(int) const { return iota<T>(index); }
+  template <class T> TESSERA_INLINE T* kept_row(int kept_offset) const {
+    return reinterpret_cast<T*>(kept + kept_offset * kept_capacity) + kept_index;
+  }
+};
+
+/// The position from which instructions per call and per row read.
+struct RowCursor {
+  const RowWalk& rows;
+  const FusedCall& call;
+
+  template <class T> TESSERA_INLINE Lanes<lane_t<T>> read(int input) const {
+    return splat<lane_t<T>>(static_cast<lane_t<T>>(*reinterpret_cast<const T*>(rows.row[input])));
+  }
+  template <class T> TESSERA_INLINE Lanes<T> position(int dim) const {
+    return splat<T>(static_cast<T>(call.global_offset[dim] + rows.index[dim]));
+  }
+};
+
+template <Op O, DType To, DType From, class File>
+TESSERA_INLINE void compute(File& own, const File& shared, const Step& step) {
+  using T = lanes_of<To>;
+  using S = lanes_of<From>;
+  const auto& a = step.a_varies ? own : shared;
+  const auto& b = step.b_varies ? own : shared;
+  constexpr const OpRow& row = row_of(O);
+  if constexpr (row.converts) {
+    // An explicit cast rounds to the target type; other values of 16 bits stay float until they are stored.
+    own.template get<T>(step.to) = wrap<element_t<To>>(convert<T>(a.template get<S>(step.a)));
+  } else if constexpr (row.arity == 3) {
+    const auto& c = step.c_varies ? own : shared;
+    own.template get<T>(step.to) =
+        apply<O>(a.template get<bool>(step.a), b.template get<S>(step.b), c.template get<S>(step.c));
+  } else {
+    const auto result = [&]() TESSERA_INLINE_LAMBDA {
+      if constexpr (row.divides && std::is_floating_point_v<T>)
+        if (step.a_varies && !step.b_varies)
+          return divide_by_invariant(a.template get<S>(step.a), b.template get<S>(step.b));
+      if constexpr (row.arity == 2)
+        return apply<O>(a.template get<S>(step.a), b.template get<S>(step.b));
+      else
+        return apply<O>(a.template get<S>(step.a));
+    }();
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+      own.template get<T>(step.to) = wrap<element_t<To>>(result);
+    else
+      own.template get<T>(step.to) = result;
+  }
+}
+
+/// A row value as exchanged between shards, and a host scalar of 64 bits: integers are stored bit by bit, since double
+/// has only 53.
+template <class T> TESSERA_INLINE double to_slot(T value) {
+  if constexpr (std::is_integral_v<T>)
+    return std::bit_cast<double>(static_cast<std::int64_t>(value));
+  else
+    return static_cast<double>(value);
+}
+template <class T> TESSERA_INLINE T from_slot(double slot) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(std::bit_cast<std::int64_t>(slot));
+  else
+    return static_cast<T>(slot);
+}
+
+/// Reads an element, a host scalar or an index.
+template <InstrKind Kind, DType To, class File, class Cursor>
+TESSERA_INLINE void read(File& own, const Step& step, const Cursor& cursor, const double* uniforms) {
+  using T = lanes_of<To>;
+  if constexpr (Kind == InstrKind::load)
+    own.template get<T>(step.to) = cursor.template read<element_t<To>>(step.a);
+  else if constexpr (Kind == InstrKind::uniform && To == DType::i64)
+    own.template get<T>(step.to) = splat<T>(from_slot<T>(uniforms[step.a]));
+  else if constexpr (Kind == InstrKind::uniform)
+    own.template get<T>(step.to) = splat<T>(static_cast<T>(uniforms[step.a]));
+  else
+    own.template get<T>(step.to) = cursor.template position<T>(step.a);
+}
+/// Stores a value for a later pass over the row.
+template <DType Type, class File> TESSERA_INLINE void save(File& own, const Step& step, const ElementCursor& cursor) {
+  using T = lanes_of<Type>;
+  store(cursor.template kept_row<T>(step.kept_offset), own.template get<T>(step.to));
+}
+/// Reads a value that an earlier pass stored.
+template <DType Type, class File>
+TESSERA_INLINE void restore(File& own, const Step& step, const ElementCursor& cursor) {
+  using T = lanes_of<Type>;
+  own.template get<T>(step.to) = load(cursor.template kept_row<T>(step.kept_offset));
+}
+
+template <InstrKind Kind, Op O, DType To, DType From, Keep Kept, class File, class Cursor>
+TESSERA_INLINE void run_step(File& own, const File& shared, const Step& step, const Cursor& cursor,
+                             const double* uniforms) {
+  if constexpr (Kept == Keep::restore)
+    restore<To>(own, step, cursor);
+  else if constexpr (Kind == InstrKind::compute)
+    compute<O, To, From>(own, shared, step);
+  else
+    read<Kind, To>(own, step, cursor, uniforms);
+  if constexpr (Kept == Keep::save) save<To>(own, step, cursor);
+}
+
+}  // namespace detail
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
+
+#endif
+
+// ---- tessera/kernels/fused/fused_program.hpp
+
+#ifndef TESSERA_KERNELS_FUSED_FUSED_PROGRAM_HPP
+#define TESSERA_KERNELS_FUSED_FUSED_PROGRAM_HPP
+
+namespace tessera::kernels::inline TESSERA_ISA::detail {
+
+/// What the passes and operands of a kernel are like.
+struct KernelShape {
+  struct Pass {
+    int unroll = 1;                       ///< registers of an iteration
+    int cost = 0;                         ///< of an element
+    bool any = false;                     ///< has results, so that it runs
+    bool reduces = false;                 ///< accumulates in lanes
+    bool carries = false;                 ///< accumulates in lanes across rows
+    bool saves = false;                   ///< stores values for later passes
+    bool may_pass_caches = false;         ///< may use non-temporal stores
+    std::uint64_t reads = 0, writes = 0;  ///< bits of the operands (inputs, then outputs)
+  };
+  Pass pass[Fused::max_phases];
+  int phases = 1, inputs = 0, operands = 0;
+  int most_unrolled = 1;
+  int busiest_pass = 0;        ///< the most expensive of the passes that read operands
+  bool only_elements = false;  ///< a row is nothing but elements: one pass, without values or results of a row
+  bool only_stores = false;    ///< only elements, and each result is stored, so that elements may be computed again
+  bool adds_rows = false;      ///< a row is only added to results of float or double, or combined with them otherwise
+  std::uint8_t sizes[max_operands]{};     ///< bytes of an element of each operand
+  std::uint32_t offsets[max_operands]{};  ///< offset of each operand in the staging buffer
+  std::uint64_t in_row = 0;               ///< bits of the operands that are read or written along the row
+  std::uint32_t buffer_bytes = 1;
+  std::uint8_t kept_bytes = 0;  ///< bytes stored between passes per element of a row
+};
+
+/// Whether a result is stored element by element.
+constexpr bool is_store(const Exit& exit) { return exit.sums == Sums::nothing && exit.kind == StoreKind::element; }
+
+/// Whether a pass may use non-temporal stores: of several results, each store must fill a cache line. Otherwise the
+/// processor writes half of a line while stores to another result wait, which takes up to three times as long as
+/// plain stores (docs/decisions/0007).
+template <class Exits> constexpr bool may_pass_caches(const Exits& exits) {
+  constexpr unsigned line = 64;
+  int results = 0;
+  bool fills_lines = true;
+  for (int k = 0; k < exits.size; ++k) {
+    const Exit& exit = exits.items[k];
+    if (!is_store(exit)) continue;
+    ++results;
+    fills_lines = fills_lines && static_cast<unsigned>(width) * size_of(exit.dtype) >= line;
+  }
+  return results == 1 || fills_lines;
+}
+
+template <ScheduleSize Size> constexpr KernelShape make_shape(const Fused& fused, const FusedSchedule<Size>& schedule) {
+  KernelShape shape;
+  shape.phases = fused.phases;
+  shape.inputs = fused.input_count;
+  shape.operands = fused.input_count + fused.store_count;
+  shape.kept_bytes = schedule.kept_bytes;
+  for (int p = 0; p < fused.phases; ++p) {
+    KernelShape::Pass& pass = shape.pass[p];
+    const auto& exits = schedule.exits[p];
+    const auto& elements = schedule.element[p];
+    for (int i = 0; i < exits.size; ++i) {
+      pass.reduces |= exits.items[i].sums != Sums::nothing;
+      pass.carries |= exits.items[i].sums == Sums::call;
+    }
+    for (int i = 0; i < elements.size; ++i) {
+      const Step& step = elements.items[i];
+      pass.cost += step.keep == Keep::restore ? 1 : row_of(step.op).lane_cost;
+    }
+    pass.unroll = !pass.reduces || pass.cost > 12 ? 1 : pass.cost > 5 ? 2 : 4;
+    pass.any = exits.size > 0;
+    pass.saves = schedule.saves[p];
+    pass.may_pass_caches = may_pass_caches(exits);
+    pass.reads = schedule.reads[p];
+    pass.writes = schedule.writes[p];
+    shape.in_row |= pass.reads | pass.writes;
+    if (pass.unroll > shape.most_unrolled) shape.most_unrolled = pass.unroll;
+    if (p > 0 && pass.reads != 0 && pass.cost > shape.pass[shape.busiest_pass].cost) shape.busiest_pass = p;
+  }
+  shape.only_elements = fused.phases == 1 && !shape.pass[0].reduces && !schedule.saves[0];
+  for (int stage = 0; stage <= 1 && shape.only_elements; ++stage)
+    shape.only_elements = schedule.row[stage].size + schedule.row_exits[stage].size == 0;
+  shape.only_stores = shape.only_elements;
+  for (int i = 0; i < schedule.exits[0].size; ++i)
+    shape.only_stores = shape.only_stores && is_store(schedule.exits[0].items[i]);
+  shape.adds_rows = shape.only_elements && schedule.exits[0].size > 0;
+  for (int i = 0; i < schedule.exits[0].size; ++i) {
+    const Exit& exit = schedule.exits[0].items[i];
+    const bool floats = exit.dtype == DType::f32 || exit.dtype == DType::f64;
+    shape.adds_rows = shape.adds_rows && exit.kind == StoreKind::accumulate && floats;
+  }
+  for (int i = 0; i < shape.operands; ++i) {
+    const DType type = i < shape.inputs ? fused.inputs[i] : fused.stores[i - shape.inputs].dtype;
+    shape.sizes[i] = static_cast<std::uint8_t>(size_of(type));
+    if ((shape.in_row >> i & 1) == 0) continue;
+    shape.offsets[i] = (shape.buffer_bytes + 63) / 64 * 64;
+    shape.buffer_bytes = shape.offsets[i] + static_cast<std::uint32_t>(staged_window_size) * shape.sizes[i];
+  }
+  return shape;
+}
+
+/// The size of a kernel's register file, of a few, so that kernels share code.
+constexpr int file_size(int registers) { return registers <= 16 ? 16 : registers <= 48 ? 48 : most_registers; }
+
+/// Kernel I of a table, as constants.
+template <const auto& Table, int I> struct Program {
+  static constexpr const Fused& fused = Table[I];
+  static constexpr auto schedule = make_schedule<schedule_size(fused)>(fused);
+  static constexpr KernelShape shape = make_shape(fused, schedule);
+  static constexpr int file_size = detail::file_size(fused.instr_count + fused.store_count);
+  using File = Registers<file_size>;
+};
+
+}  // namespace tessera::kernels::inline TESSERA_ISA::detail
+
+#endif
+
+// ---- tessera/kernels/fused/fused_results.hpp
+
+#ifndef TESSERA_KERNELS_FUSED_FUSED_RESULTS_HPP
+#define TESSERA_KERNELS_FUSED_FUSED_RESULTS_HPP
+
+// The results of fused kernels: a few templates over (kind, reduction, dtype), which all kernels of a program share.
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// The type of a running total outside the lanes: double for floating point, otherwise an integer.
+struct Total {
+  double real;
+  std::int64_t whole;
+
+  template <class T> TESSERA_INLINE auto& get() {
+    if constexpr (std::is_floating_point_v<T>)
+      return real;
+    else
+      return whole;
+  }
+};
+
+template <class T> TESSERA_INLINE T first_lane(const Lanes<T>& x) {
+  if constexpr (std::is_same_v<T, bool>)
+    return first_lane(convert<std::int32_t>(x)) != 0;
+  else
+    return simd::to_native<T>(x.part[0])[0];
+}
+
+/// Combines `value` into the element at `at`.
+template <Reduction R, DType Type, class T> TESSERA_INLINE void combine_element(std::byte* at, T value) {
+  using M = monoid_of<R>;
+  using E = element_t<Type>;
+  E* element = reinterpret_cast<E*>(at);
+  if constexpr (std::is_same_v<E, bool>)
+    *element = monoids::combined<M>(static_cast<int>(*element), static_cast<int>(value != T(0))) != 0;
+  else
+    *element = static_cast<E>(monoids::combined<M>(static_cast<T>(*element), value));
+}
+
+/// What a kernel does to a value that it accumulates in lanes of `Type`, in register `to` of each of `count` files.
+template <class File, Reduction R, DType Type> struct Accumulation {
+  using M = monoid_of<R>;
+  using T = lanes_of<Type>;
+
+  /// The initial value of lanes and totals. For narrow integers the identity of the element type, not of the lane type,
+  /// so that the reduction of no elements is representable: the max of no int8 values is -128.
+  static constexpr T first_value() {
+    using E = element_t<Type>;
+    return static_cast<T>(M::template identity<std::conditional_t<std::is_integral_v<E>, E, T>>());
+  }
+  static TESSERA_INLINE void clear_lanes(File* sums, int count, int to) {
+    for (int u = 0; u < count; ++u) sums[u].template get<T>(to) = splat<T>(first_value());
+  }
+  static TESSERA_INLINE void clear(File* sums, int count, Total& total, int to) {
+    clear_lanes(sums, count, to);
+    auto& value = total.get<T>();
+    value = static_cast<std::remove_reference_t<decltype(value)>>(first_value());
+  }
+  /// Adds the lanes to the total and clears them.
+  static TESSERA_INLINE void collect(File* sums, int count, Total& total, int to) {
+    Lanes<T> all = sums[0].template get<T>(to);
+    if (count == 2) M::join(all, sums[1].template get<T>(to));
+    if (count == 4) {
+      M::join(all, sums[1].template get<T>(to));
+      M::join(all, monoids::combined<M>(sums[2].template get<T>(to), sums[3].template get<T>(to)));
+    }
+    auto& value = total.get<T>();
+    M::join(value, static_cast<std::remove_reference_t<decltype(value)>>(reduce_lanes<M>(all)));
+    clear_lanes(sums, count, to);
+  }
+  /// Combines the total into the element at `at`.
+  static TESSERA_INLINE void combine(std::byte* at, Total& total) { combine_element<R, Type>(at, total.get<T>()); }
+  static TESSERA_INLINE void copy_lanes(File* target, const File* source, int count, int to) {
+    for (int u = 0; u < count; ++u) target[u].template get<T>(to) = source[u].template get<T>(to);
+  }
+  /// Gives the lanes past the first `size` elements of an iteration the values that they have in `saved`.
+  static TESSERA_INLINE void restore_lanes(File* sums, const File* saved, int count, std::int64_t size, int to) {
+    for (int u = 0; u < count; ++u) {
+      auto& sum = sums[u].template get<T>(to);
+      sum = select(first_lanes(size - u * width), sum, saved[u].template get<T>(to));
+    }
+  }
+  /// Makes the total a value of the row. `slot`: where it is exchanged between shards, or null; `given`: an earlier
+  /// call computed it.
+  static TESSERA_INLINE void take(File& shared, Total& total, int to, double* slot, bool given) {
+    T value;
+    if (given) {
+      value = from_slot<T>(*slot);
+    } else {
+      value = static_cast<T>(total.get<T>());
+      if (slot != nullptr) *slot = to_slot(value);
+    }
+    shared.template get<T>(to) = splat<T>(value);
+  }
+};
+
+/// Runs an exit: stores the value of each element, or accumulates it in lanes.
+template <StoreKind Kind, Reduction R, bool InLanes, DType To, DType From, class File>
+TESSERA_INLINE void leave(File& sums, const File& values, const Exit& exit, std::byte* const* outputs,
+                          std::int64_t offset, bool past_caches) {
+  using T = lanes_of<To>;
+  using E = element_t<To>;
+  const Lanes<T> value = convert<T>(values.template get<lanes_of<From>>(exit.instr));
+  if constexpr (InLanes) {
+    auto& sum = sums.template get<T>(exit.to);
+    sum = monoids::combined<monoid_of<R>>(value, sum);
+  } else {
+    E* target = reinterpret_cast<E*>(outputs[exit.slot]) + offset;
+    if constexpr (Kind == StoreKind::accumulate) {
+      const Lanes<T> sum = monoids::combined<monoid_of<R>>(value, load(target));
+      if constexpr (std::is_same_v<T, bool>)
+        store(target, sum);
+      else
+        store(target, wrap<E>(sum));
+    } else if (past_caches) {
+      store_past_caches(target, value);
+    } else {
+      store(target, value);
+    }
+  }
+}
+
+/// Runs an exit once per row: stores the value, or combines it with the element at `at`.
+template <StoreKind Kind, Reduction R, DType To, DType From, class File>
+TESSERA_INLINE void leave_row(const File& shared, const Exit& exit, std::byte* at) {
+  using T = lanes_of<To>;
+  const T value = first_lane(convert<T>(shared.template get<lanes_of<From>>(exit.instr)));
+  if constexpr (Kind == StoreKind::row)
+    *reinterpret_cast<element_t<To>*>(at) = static_cast<element_t<To>>(value);
+  else
+    combine_element<R, To>(at, value);
+}
+
+}  // namespace detail
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
+
+#endif
+
+// ---- tessera/kernels/fused/fused_run.hpp
+
+#ifndef TESSERA_KERNELS_FUSED_FUSED_RUN_HPP
+#define TESSERA_KERNELS_FUSED_FUSED_RUN_HPP
+
+// How a fused kernel goes over the rows and elements of a call. Its instructions and results are those of an
+// UnrolledKernel, whose numbers (of a pass, a stage, a register) are constants, or of a WalkedKernel, where they are
+// ints.
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+template <int N> using Int = std::integral_constant<int, N>;
+
+/// Calls `f` with 0, 1, ..., N - 1, each a constant.
+template <int N, class F> TESSERA_FLATTENED void times(Int<N>, [[maybe_unused]] F f) {
+  [&]<int... K>(std::integer_sequence<int, K...>)
+      TESSERA_FLATTENED_LAMBDA { (f(Int<K>{}), ...); }(std::make_integer_sequence<int, N>{});
+}
+template <class F> TESSERA_FLATTENED void times(int n, F f) {
+  for (int k = 0; k < n; ++k) f(k);
+}
+
+/// Whether a flag of a kernel can be set: not if it is a constant false.
+template <class Flag> inline constexpr bool can_be = !std::is_same_v<Flag, std::false_type>;
+
+/// One call of one kernel. All members of an unrolled kernel are inlined into fused_kernel, so that Values are
+/// registers.
+template <class Kernel> struct FusedRun {
+  using File = typename Kernel::File;
+  using OnlyElements = decltype(std::declval<Kernel>().only_elements());
+  using AddsRows = decltype(std::declval<Kernel>().adds_rows());
+
+  [[no_unique_address]] Kernel kernel;
+  const FusedCall& call;
+  std::byte* const buffer;  ///< for copies of operands that are not contiguous
+  RowWalk rows;
+  Window whole_row;           ///< where `adjacent` is not 0: the current row
+  std::int64_t adjacent = 0;  ///< rows left, with the current row, that follow each other along the innermost outer dim
+  bool whole_rows = false;    ///< each pass over a row is one window, whose elements are contiguous
+  std::byte* kept = nullptr;  ///< values kept between passes over a row
+  std::int64_t kept_capacity = 0;            ///< elements
+  std::byte* targets[Fused::max_outputs]{};  ///< by output: the element that the current accumulation is added to
+
+  FusedRun(Kernel k, const FusedCall& c, std::byte* staging) : kernel(k), call(c), buffer(staging) {}
+
+  /// Most elements of a window of a pass over contiguous operands. A reducing pass adds at most sum_run terms to a lane
+  /// per window.
+  std::int64_t longest_window(int pass) const {
+    const std::int64_t run = sum_run * width * kernel.shape().pass[pass].unroll;
+    return kernel.shape().pass[pass].reduces && run < window_size ? run : window_size;
+  }
+  TESSERA_NO_INLINE void find_whole_rows() {
+    const std::int64_t size = call.inner_end - call.inner_begin;
+    whole_rows = rows.contiguous;
+    for (int pass = 0; pass < kernel.shape().phases; ++pass)
+      whole_rows = whole_rows && size % (width * kernel.shape().pass[pass].unroll) == 0 && size <= longest_window(pass);
+  }
+  /// Opens the window of the current row, where rows are whole.
+  TESSERA_FLATTENED void open_row(Window& window) const {
+    const KernelShape& shape = kernel.shape();
+    window.begin = call.inner_begin;
+    window.size = window.padded = call.inner_end - call.inner_begin;
+    for (int i = 0; i < shape.operands; ++i) window.at[i] = rows.row[i] + call.inner_begin * shape.sizes[i];
+  }
+
+  /// Of a kernel without values of a row, whole rows that follow each other share a window: short rows, such as the
+  /// features of a pixel, spend more time on windows of their own than in their elements.
+  TESSERA_NO_INLINE void find_adjacent(std::int64_t row) {
+    if (!whole_rows || rows.rank == 0) return;
+    adjacent = rows.left_along_dim();
+    if (adjacent > call.row_end - row) adjacent = call.row_end - row;
+    open_row(whole_row);
+    rows.skip(adjacent);
+  }
+  TESSERA_FLATTENED void next_row(std::int64_t row) {
+    if constexpr (can_be<OnlyElements>)
+      if (kernel.only_elements()) {
+        if (adjacent > 1) {
+          --adjacent;
+          const std::int64_t* const step = rows.step[rows.rank - 1];
+          for (int i = 0; i < kernel.shape().operands; ++i) whole_row.at[i] += step[i];
+          return;
+        }
+        if (adjacent == 0) rows.next();
+        adjacent = 0;
+        if (row + 1 < call.row_end) find_adjacent(row + 1);
+        return;
+      }
+    rows.next();
+  }
+
+  /// Whether the adjacent rows are added to the same elements.
+  bool same_sums() const {
+    bool same = adjacent > 1;
+    for (int i = kernel.shape().inputs; i < kernel.shape().operands; ++i)
+      same = same && rows.step[rows.rank - 1][i] == 0;
+    return same;
+  }
+
+  struct Values {
+    File shared;                    ///< values per call and per row
+    File sums[Kernel::max_unroll];  ///< lanes of reductions and of accumulations along the row
+    Total totals[Kernel::file_size];
+    /// by pass: terms per lane since the lanes were last added to the totals
+    std::int64_t pending[Kernel::max_phases]{};
+  };
+
+  /// Whether this window uses non-temporal stores, which need contiguous and aligned results.
+  template <class Pass> TESSERA_FLATTENED bool passes_caches(Pass pass, const Window& window) const {
+    const KernelShape& shape = kernel.shape();
+    if (!shape.pass[pass].may_pass_caches || !call.past_caches || window.size != window.padded) return false;
+    bool aligned = true;
+    kernel.each_store(pass, [&](const Exit& exit) TESSERA_FLATTENED_LAMBDA {
+      const int operand = shape.inputs + exit.slot;
+      const auto at = reinterpret_cast<std::uintptr_t>(window.at[operand]);
+      aligned = aligned && rows.stride[operand] == 1 && at % (static_cast<unsigned>(width) * shape.sizes[operand]) == 0;
+    });
+    return aligned;
+  }
+
+  /// Prefetch distance of a pass in bytes. Long rows: a page ahead, in the first pass. Short rows stay in the cache for
+  /// the later passes, and the most expensive pass prefetches the next row, so that memory and arithmetic overlap.
+  template <class Pass> TESSERA_FLATTENED std::int64_t fetch_ahead(Pass pass) const {
+    constexpr std::int64_t page = 4096, most = 4 * page;
+    if (kernel.shape().phases == 1) return page;
+    const std::int64_t row = (call.inner_end - call.inner_begin) * static_cast<std::int64_t>(sizeof(float));
+    if (row > most) return pass == 0 ? page : 64;
+    return pass == kernel.shape().busiest_pass ? (row > page ? row : page) : 64;
+  }
+
+  template <class Pass> TESSERA_FLATTENED void run_window(Pass pass, Values& values, const Window& window) {
+    // Local copies: the compiler cannot prove that stores don't change the members.
+    const auto operands = kernel.local_copy(window.at);
+    std::byte* const kept_rows = kept;
+    const std::int64_t capacity = kept_capacity, along = window.begin - call.inner_begin;
+    const std::int64_t position = call.global_offset[call.outer_rank] + window.begin;
+    const bool past_caches = passes_caches(pass, window);
+    const std::int64_t ahead = fetch_ahead(pass);
+    const auto unroll = kernel.unroll(pass);
+    for (std::int64_t offset = 0; offset < window.padded; offset += width * unroll)
+      times(unroll, [&](auto u) TESSERA_FLATTENED_LAMBDA {
+        const std::int64_t at = offset + width * u;
+        File own;
+        kernel.run_elements(pass, own, values.shared,
+                            ElementCursor{operands.at, at, position + at, kept_rows, along + at, capacity, ahead});
+        kernel.leave(pass, values.sums[u], own, values.shared, operands.at + kernel.shape().inputs, at, past_caches);
+      });
+  }
+
+  /// Adds all adjacent rows, of U registers, to sums that stay in registers. In memory, each addition would wait for
+  /// the store of the addition before. Elements are the same sums in the same order.
+  template <int U> TESSERA_FLATTENED void add_adjacent(Int<U> registers, Values& values) {
+    constexpr Int<0> pass;
+    const std::int64_t count = adjacent, ahead = fetch_ahead(pass);
+    const std::int64_t position = call.global_offset[call.outer_rank] + whole_row.begin;
+    const auto step = kernel.local_copy(rows.step[rows.rank - 1]);
+    auto operands = kernel.local_copy(whole_row.at);
+    File sums[U];
+    times(registers, [&](auto u) TESSERA_FLATTENED_LAMBDA {
+      kernel.load_sums(sums[u], operands.at + kernel.shape().inputs, width * u);
+    });
+    for (std::int64_t row = 0; row < count; ++row) {
+      times(registers, [&](auto u) TESSERA_FLATTENED_LAMBDA {
+        const std::int64_t at = width * u;
+        File own;
+        kernel.run_elements(pass, own, values.shared,
+                            ElementCursor{operands.at, at, position + at, nullptr, 0, 0, ahead});
+        kernel.add_to_sums(sums[u], own, values.shared);
+      });
+      times(Int<Kernel::operands>{}, [&](auto i) TESSERA_FLATTENED_LAMBDA { operands.at[i] += step.at[i]; });
+    }
+    times(registers, [&](auto u) TESSERA_FLATTENED_LAMBDA {
+      kernel.store_sums(sums[u], operands.at + kernel.shape().inputs, width * u);
+    });
+  }
+  /// The same, if the rows are short. Longer rows would be read in parts, which memory is slower at.
+  TESSERA_FLATTENED bool add_short_rows(Values& values) {
+    if (!same_sums()) return false;
+    if (whole_row.size == 4 * width)
+      add_adjacent(Int<4>{}, values);
+    else if (whole_row.size == 2 * width)
+      add_adjacent(Int<2>{}, values);
+    else if (whole_row.size == width)
+      add_adjacent(Int<1>{}, values);
+    else
+      return false;
+    return true;
+  }
+
+  /// Writes an accumulated value to its output and resets the accumulator.
+  template <class Sum>
+  TESSERA_FLATTENED void finish_accumulation(const Sum& sum, const Exit& exit, int count, Values& values) {
+    Total& total = values.totals[exit.to];
+    sum.collect(values.sums, count, total, exit.to);
+    if (targets[exit.slot] != nullptr) sum.combine(targets[exit.slot], total);
+    sum.clear(values.sums, count, total, exit.to);
+  }
+
+  /// Adds the lanes of all sums of a pass to their totals.
+  template <class Pass> TESSERA_FLATTENED void collect(Pass pass, Values& values) {
+    kernel.each_sum(pass, [&](const auto& sum, const Exit& exit) TESSERA_FLATTENED_LAMBDA {
+      sum.collect(values.sums, kernel.unroll(pass), values.totals[exit.to], exit.to);
+    });
+    values.pending[pass] = 0;
+  }
+
+  /// A window of a pass that reduces: in a padded window, the lanes past the end of the row keep their sums.
+  template <class Pass> TESSERA_FLATTENED void run_reducing_window(Pass pass, Values& values, const Window& window) {
+    const auto count = kernel.unroll(pass);
+    File saved[Kernel::max_unroll];
+    const bool partial = window.size != window.padded;
+    if (partial)
+      kernel.each_sum(pass, [&](const auto& sum, const Exit& exit)
+                                TESSERA_FLATTENED_LAMBDA { sum.copy_lanes(saved, values.sums, count, exit.to); });
+    run_window(pass, values, window);
+    if (partial)
+      kernel.each_sum(pass, [&](const auto& sum, const Exit& exit) TESSERA_FLATTENED_LAMBDA {
+        sum.restore_lanes(values.sums, saved, count, window.size, exit.to);
+      });
+  }
+
+  template <class Pass> TESSERA_FLATTENED void begin_sums(Pass pass, Values& values) {
+    kernel.each_row_sum(pass, [&](const auto& sum, const Exit& exit) TESSERA_FLATTENED_LAMBDA {
+      sum.clear(values.sums, kernel.unroll(pass), values.totals[exit.to], exit.to);
+    });
+    kernel.each_call_sum(pass, [&](const auto& sum, const Exit& exit) TESSERA_FLATTENED_LAMBDA {
+      std::byte* const target = rows.row[kernel.shape().inputs + exit.slot];
+      if (targets[exit.slot] == target) return;
+      finish_accumulation(sum, exit, kernel.unroll(pass), values);
+      targets[exit.slot] = target;
+    });
+    if (!kernel.shape().pass[pass].carries) values.pending[pass] = 0;
+  }
+
+  template <class Pass> TESSERA_FLATTENED void run_pass(Pass pass, Values& values) {
+    const KernelShape& shape = kernel.shape();
+    const auto count = kernel.unroll(pass);
+    const auto reduces = kernel.reduces(pass);
+    if constexpr (can_be<decltype(reduces)>) begin_sums(pass, values);
+    RowEnds ends{call.inner_end};
+    if (shape.only_stores && rows.contiguous) {
+      // A store past the caches to a line that a plain store has changed would wait for that.
+      if (call.past_caches && shape.pass[pass].may_pass_caches)
+        ends.aligned = shape.inputs;
+      else if (!rows.in_place)
+        ends.repeats_from = call.inner_begin;
+    }
+    const WindowWalk windows(rows, shape.sizes, shape.offsets, buffer, shape.pass[pass].reads, shape.pass[pass].writes,
+                             width * count, longest_window(pass), ends);
+    Window own;
+    Window& window = shape.only_elements ? whole_row : own;
+    for (std::int64_t begin = call.inner_begin; begin < call.inner_end; begin += window.size) {
+      if (adjacent == 0) {
+        if (whole_rows)
+          open_row(window);
+        else
+          windows.open(window, begin, call.inner_end);
+      }
+      if constexpr (can_be<decltype(reduces)>) {
+        if (reduces) {
+          const std::int64_t terms = window.padded / (width * count);
+          if (values.pending[pass] + terms > sum_run) collect(pass, values);
+          values.pending[pass] += terms;
+          run_reducing_window(pass, values, window);
+        } else {
+          run_window(pass, values, window);
+        }
+      } else {
+        run_window(pass, values, window);
+      }
+      windows.close(window);
+    }
+    if constexpr (can_be<decltype(reduces)>)
+      kernel.each_row_sum(pass, [&](const auto& sum, const Exit& exit) TESSERA_FLATTENED_LAMBDA {
+        sum.collect(values.sums, count, values.totals[exit.to], exit.to);
+      });
+  }
+
+  /// Makes the result of each reduction of the pass before `stage` a value of the row.
+  template <class Stage> TESSERA_FLATTENED void take_reductions(Stage stage, Values& values, std::int64_t row) {
+    kernel.each_row_sum_before(stage, [&](const auto& sum, const Exit& exit) TESSERA_FLATTENED_LAMBDA {
+      double* const slot =
+          call.row_values == nullptr ? nullptr : call.row_values + exit.slot * call.row_values_stride + row;
+      sum.take(values.shared, values.totals[exit.to], exit.to, slot, stage <= call.phase_begin);
+    });
+  }
+
+  template <class Stage> TESSERA_FLATTENED void run_stage(Stage stage, Values& values, std::int64_t row) {
+    if (stage > call.phase_end) return;
+    take_reductions(stage, values, row);
+    kernel.run_row(stage, values.shared, RowCursor{rows, call});
+    const bool mine = stage >= call.phase_begin && (stage < call.phase_end || stage == kernel.shape().phases);
+    if (mine)
+      kernel.leave_row(stage, values.shared, [&](const Exit& exit) TESSERA_FLATTENED_LAMBDA {
+        return rows.row[kernel.shape().inputs + exit.slot];
+      });
+    // A pass that an earlier call ran is repeated if it stores values for later passes: they were in scratch memory.
+    kernel.with_pass(stage, [&](auto pass) TESSERA_FLATTENED_LAMBDA {
+      if (mine || kernel.shape().pass[pass].saves) run_pass(pass, values);
+    });
+  }
+
+  /// Calls `f` with each accumulation of the call.
+  template <class F> TESSERA_FLATTENED void each_accumulation(F f) {
+    times(kernel.phases(), [&](auto pass) TESSERA_FLATTENED_LAMBDA { kernel.each_call_sum(pass, f); });
+  }
+
+  TESSERA_FLATTENED void run_rows() {
+    Values values;
+    each_accumulation([&](const auto& sum, const Exit& exit) TESSERA_FLATTENED_LAMBDA {
+      sum.clear(values.sums, kernel.shape().most_unrolled, values.totals[exit.to], exit.to);
+    });
+    kernel.run_uniform(values.shared, RowCursor{rows, call}, call.uniforms);
+    find_whole_rows();
+    if constexpr (can_be<OnlyElements>)
+      if (kernel.only_elements()) find_adjacent(call.row_begin);
+    for (std::int64_t row = call.row_begin; row < call.row_end; ++row) {
+      if constexpr (can_be<AddsRows>)
+        if (add_short_rows(values)) {
+          row += adjacent - 1;
+          adjacent = 1;
+          next_row(row);
+          continue;
+        }
+      times(kernel.stages(), [&](auto stage) TESSERA_FLATTENED_LAMBDA { run_stage(stage, values, row); });
+      next_row(row);
+    }
+    each_accumulation([&](const auto& sum, const Exit& exit) TESSERA_FLATTENED_LAMBDA {
+      finish_accumulation(sum, exit, kernel.shape().most_unrolled, values);
+    });
+  }
+};
+
+/// Runs a kernel on a range of rows and columns of a shard, with a buffer of as many bytes as its shape says.
+template <class Kernel> TESSERA_FLATTENED void run_kernel(Kernel kernel, const FusedCall& call, std::byte* buffer) {
+  if (call.row_begin >= call.row_end) return;
+  const KernelShape& shape = kernel.shape();
+  FusedRun<Kernel> run(kernel, call, buffer);
+  if (shape.kept_bytes > 0) {
+    // One more register per unrolled iteration, since the last window of a row is padded.
+    run.kept_capacity = call.inner_end - call.inner_begin + width * shape.most_unrolled;
+    run.kept =
+        thread_scratch<Scratch::kept_values, std::byte>(static_cast<std::size_t>(run.kept_capacity) * shape.kept_bytes);
+  }
+  run.rows.start(call, shape.inputs, shape.operands - shape.inputs, shape.sizes, shape.in_row);
+  run.run_rows();
+  if (call.past_caches) finish_stores();
+}
+
+}  // namespace detail
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
+
+#endif
+
+// ---- tessera/kernels/fused/unrolled_kernel.hpp
+
+#ifndef TESSERA_KERNELS_FUSED_UNROLLED_KERNEL_HPP
+#define TESSERA_KERNELS_FUSED_UNROLLED_KERNEL_HPP
+
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA::detail {
+
+/// A kernel as straight-line code: the compiler unrolls its lists of instructions and results, whose values become
+/// registers. `P`: a Program.
+template <class P> struct UnrolledKernel {
+  using File = typename P::File;
+  static constexpr const auto& schedule = P::schedule;
+  static constexpr int max_unroll = P::shape.most_unrolled, max_phases = P::fused.phases, file_size = P::file_size;
+  static constexpr int operands = P::shape.operands;
+
+  static constexpr const KernelShape& shape() { return P::shape; }
+  static constexpr Int<P::fused.phases> phases() { return {}; }
+  static constexpr Int<P::fused.phases + 1> stages() { return {}; }
+  static constexpr std::bool_constant<P::shape.only_elements> only_elements() { return {}; }
+  static constexpr std::bool_constant<P::shape.adds_rows> adds_rows() { return {}; }
+  template <int Pass> static constexpr Int<P::shape.pass[Pass].unroll> unroll(Int<Pass>) { return {}; }
+  template <int Pass> static constexpr std::bool_constant<P::shape.pass[Pass].reduces> reduces(Int<Pass>) { return {}; }
+
+  static TESSERA_FLATTENED void run_uniform(File& shared, const RowCursor& cursor, const double* uniforms) {
+    run_uniform(up_to<schedule.uniform.size>(), shared, cursor, uniforms);
+  }
+  template <int Stage> static TESSERA_FLATTENED void run_row(Int<Stage> stage, File& shared, const RowCursor& cursor) {
+    if constexpr (schedule.row[Stage].size > 0) run_row(stage, up_to<schedule.row[Stage].size>(), shared, cursor);
+  }
+  template <int Pass>
+  static TESSERA_FLATTENED void run_elements(Int<Pass> pass, File& own, const File& shared,
+                                             const ElementCursor& cursor) {
+    run_elements(pass, up_to<schedule.element[Pass].size>(), own, shared, cursor);
+  }
+  template <int Pass>
+  static TESSERA_FLATTENED void leave(Int<Pass> pass, File& sums, const File& own, const File& shared,
+                                      std::byte* const* outputs, std::int64_t offset, bool past_caches) {
+    leave(pass, up_to<schedule.exits[Pass].size>(), sums, own, shared, outputs, offset, past_caches);
+  }
+  /// Stores what a stage computes once a row. `place(exit)`: the element of a result.
+  template <int Stage, class F>
+  static TESSERA_FLATTENED void leave_row(Int<Stage>, [[maybe_unused]] const File& shared, [[maybe_unused]] F place) {
+    constexpr const auto& list = schedule.row_exits[Stage];
+    each(up_to<list.size>(), [&](auto k) TESSERA_FLATTENED_LAMBDA {
+      constexpr Exit exit = list[k];
+      detail::leave_row<exit.kind, exit.reduction, exit.dtype, exit.source>(shared, exit, place(exit));
+    });
+  }
+
+  template <int Pass, class F> static TESSERA_FLATTENED void each_store(Int<Pass>, F f) {
+    for (int k = 0; k < schedule.exits[Pass].size; ++k)
+      if (is_store(schedule.exits[Pass].items[k])) f(schedule.exits[Pass].items[k]);
+  }
+  template <int Pass, class F> static TESSERA_FLATTENED void each_sum(Int<Pass> pass, F f) {
+    each_row_sum(pass, f);
+    each_call_sum(pass, f);
+  }
+  template <int Pass, class F> static TESSERA_FLATTENED void each_row_sum(Int<Pass>, [[maybe_unused]] F f) {
+    if constexpr (P::shape.pass[Pass].reduces) each_of<Pass, Sums::row>(f);
+  }
+  template <int Pass, class F> static TESSERA_FLATTENED void each_call_sum(Int<Pass>, [[maybe_unused]] F f) {
+    if constexpr (P::shape.pass[Pass].carries) each_of<Pass, Sums::call>(f);
+  }
+  template <int Stage, class F> static TESSERA_FLATTENED void each_row_sum_before(Int<Stage>, [[maybe_unused]] F f) {
+    if constexpr (Stage > 0) each_row_sum(Int<Stage - 1>{}, f);
+  }
+  /// Calls `f` with `stage` if a pass with results follows it.
+  template <int Stage, class F> static TESSERA_FLATTENED void with_pass(Int<Stage> stage, [[maybe_unused]] F f) {
+    if constexpr (Stage < P::fused.phases)
+      if constexpr (P::shape.pass[Stage].any) f(stage);
+  }
+
+  // The results of a kernel that adds rows, which all accumulate: sums in registers from and to elements.
+  static TESSERA_FLATTENED void load_sums(File& sums, std::byte* const* outputs, std::int64_t offset) {
+    each_exit([&](auto k) TESSERA_FLATTENED_LAMBDA {
+      constexpr Exit exit = schedule.exits[0][k];
+      using E = element_t<exit.dtype>;
+      sums.template get<lane_t<E>>(exit.to) = load(reinterpret_cast<const E*>(outputs[exit.slot]) + offset);
+    });
+  }
+  static TESSERA_FLATTENED void store_sums(const File& sums, std::byte* const* outputs, std::int64_t offset) {
+    each_exit([&](auto k) TESSERA_FLATTENED_LAMBDA {
+      constexpr Exit exit = schedule.exits[0][k];
+      using E = element_t<exit.dtype>;
+      store(reinterpret_cast<E*>(outputs[exit.slot]) + offset, sums.template get<lane_t<E>>(exit.to));
+    });
+  }
+  static TESSERA_FLATTENED void add_to_sums(File& sums, const File& own, const File& shared) {
+    each_exit([&](auto k) TESSERA_FLATTENED_LAMBDA {
+      constexpr Exit exit = schedule.exits[0][k];
+      detail::leave<exit.kind, exit.reduction, true, exit.dtype, exit.source>(sums, exit.varies ? own : shared, exit,
+                                                                              nullptr, 0, false);
+    });
+  }
+
+  /// A copy of a value for each operand.
+  template <class T> struct Copy {
+    T at[operands + 1];
+  };
+  template <class T> static TESSERA_FLATTENED Copy<T> local_copy(const T* values) {
+    return [&]<std::size_t... K>(std::index_sequence<K...>) TESSERA_FLATTENED_LAMBDA {
+      return Copy<T>{{values[K]..., T()}};
+    }(std::make_index_sequence<static_cast<std::size_t>(operands)>{});
+  }
+
+ private:
+  template <int N> static constexpr auto up_to() { return std::make_index_sequence<static_cast<std::size_t>(N)>{}; }
+
+  template <std::size_t... K>
+  static TESSERA_FLATTENED void run_uniform(std::index_sequence<K...>, [[maybe_unused]] File& shared,
+                                            [[maybe_unused]] const RowCursor& cursor,
+                                            [[maybe_unused]] const double* uniforms) {
+    constexpr const auto& list = schedule.uniform;
+    (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, Keep::no>(shared, shared, list[K], cursor,
+                                                                                 uniforms),
+     ...);
+  }
+  template <int Stage, std::size_t... K>
+  static TESSERA_FLATTENED void run_row(Int<Stage>, std::index_sequence<K...>, File& shared, const RowCursor& cursor) {
+    constexpr const auto& list = schedule.row[Stage];
+    (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, Keep::no>(shared, shared, list[K], cursor,
+                                                                                 nullptr),
+     ...);
+  }
+  template <int Pass, std::size_t... K>
+  static TESSERA_FLATTENED void run_elements(Int<Pass>, std::index_sequence<K...>, [[maybe_unused]] File& own,
+                                             [[maybe_unused]] const File& shared,
+                                             [[maybe_unused]] const ElementCursor& cursor) {
+    constexpr const auto& list = schedule.element[Pass];
+    (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, list[K].keep>(own, shared, list[K], cursor,
+                                                                                     nullptr),
+     ...);
+  }
+  template <int Pass, std::size_t... K>
+  static TESSERA_FLATTENED void leave(Int<Pass>, std::index_sequence<K...>, File& sums, const File& own,
+                                      const File& shared, std::byte* const* outputs, std::int64_t offset,
+                                      bool past_caches) {
+    constexpr const auto& list = schedule.exits[Pass];
+    (detail::leave<list[K].kind, list[K].reduction, list[K].sums != Sums::nothing, list[K].dtype, list[K].source>(
+         sums, list[K].varies ? own : shared, list[K], outputs, offset, past_caches),
+     ...);
+  }
+
+  /// Calls `f` with each index of a list, a constant.
+  template <std::size_t... K, class F>
+  static TESSERA_FLATTENED void each(std::index_sequence<K...>, [[maybe_unused]] F f) {
+    (f(std::integral_constant<std::size_t, K>{}), ...);
+  }
+  template <class F> static TESSERA_FLATTENED void each_exit(F f) { each(up_to<schedule.exits[0].size>(), f); }
+  template <int Pass, Sums Which, class F> static TESSERA_FLATTENED void each_of(F& f) {
+    constexpr const auto& list = schedule.exits[Pass];
+    each(up_to<list.size>(), [&](auto k) TESSERA_FLATTENED_LAMBDA {
+      constexpr Exit exit = list[k];
+      if constexpr (exit.sums == Which) f(Accumulation<File, exit.reduction, exit.dtype>{}, exit);
+    });
+  }
+};
+
+}  // namespace tessera::kernels::inline TESSERA_ISA::detail
+TESSERA_KERNEL_CODE_END
+
+#endif
+
+// ---- tessera/kernels/fused/walked_kernel.hpp
+
+#ifndef TESSERA_KERNELS_FUSED_WALKED_KERNEL_HPP
+#define TESSERA_KERNELS_FUSED_WALKED_KERNEL_HPP
+
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA::detail {
+
+/// A value of any lane type.
+struct alignas(Lanes<double>) WalkedRegister {
+  std::byte bytes[sizeof(Lanes<double>)];
+};
+/// The values of a kernel by instruction, of which the kernel itself has the memory: kernels of all sizes share code.
+struct WalkedFile {
+  WalkedRegister* at = nullptr;
+
+  template <class T> Lanes<T>& get(int i) const { return *reinterpret_cast<Lanes<T>*>(at[i].bytes); }
+};
+template <int Size> struct WalkedRegisters {
+  WalkedRegister at[Size];
+
+  WalkedFile file() { return {at}; }
+  /// Code that only reads a value takes a WalkedFile, too.
+  WalkedFile file() const { return {const_cast<WalkedRegister*>(at)}; }
+};
+
+/// An instruction with its code: what computes its value or else reads it, and what stores it for a later pass.
+template <class Cursor> struct WalkedStep {
+  void (*compute)(WalkedFile& own, const WalkedFile& shared, const Step& step) = nullptr;
+  void (*read)(WalkedFile& own, const Step& step, const Cursor& cursor, const double* uniforms) = nullptr;
+  void (*restore)(WalkedFile& own, const Step& step, const Cursor& cursor) = nullptr;
+  void (*save)(WalkedFile& own, const Step& step, const Cursor& cursor) = nullptr;
+  Step step;
+
+  void run(WalkedFile& own, const WalkedFile& shared, const Cursor& cursor, const double* uniforms) const {
+    if (compute != nullptr)
+      compute(own, shared, step);
+    else if (read != nullptr)
+      read(own, step, cursor, uniforms);
+    else
+      restore(own, step, cursor);
+    if (save != nullptr) save(own, step, cursor);
+  }
+};
+
+/// The functions of an Accumulation.
+struct WalkedAccumulation {
+  void (*clear_all)(WalkedFile* sums, int count, Total& total, int to) = nullptr;
+  void (*collect_all)(WalkedFile* sums, int count, Total& total, int to) = nullptr;
+  void (*combine)(std::byte* at, Total& total) = nullptr;
+  void (*copy_all)(WalkedFile* target, const WalkedFile* source, int count, int to) = nullptr;
+  void (*restore_all)(WalkedFile* sums, const WalkedFile* saved, int count, std::int64_t size, int to) = nullptr;
+  void (*take_total)(WalkedFile& shared, Total& total, int to, double* slot, bool given) = nullptr;
+
+  /// The files of `count` arrays of registers, at most 4.
+  template <class Registers> struct Files {
+    WalkedFile file[4];
+    Files(Registers* sums, int count) {
+      for (int u = 0; u < count; ++u) file[u] = sums[u].file();
+    }
+  };
+  template <class R> void clear(R* sums, int count, Total& total, int to) const {
+    clear_all(Files<R>(sums, count).file, count, total, to);
+  }
+  template <class R> void collect(R* sums, int count, Total& total, int to) const {
+    collect_all(Files<R>(sums, count).file, count, total, to);
+  }
+  template <class R> void copy_lanes(R* target, const R* source, int count, int to) const {
+    copy_all(Files<R>(target, count).file, Files<const R>(source, count).file, count, to);
+  }
+  template <class R> void restore_lanes(R* sums, const R* saved, int count, std::int64_t size, int to) const {
+    restore_all(Files<R>(sums, count).file, Files<const R>(saved, count).file, count, size, to);
+  }
+  template <class R> void take(R& shared, Total& total, int to, double* slot, bool given) const {
+    WalkedFile file = shared.file();
+    take_total(file, total, to, slot, given);
+  }
+};
+template <Reduction R, DType Type>
+inline constexpr WalkedAccumulation walked_accumulation = [] {
+  using A = Accumulation<WalkedFile, R, Type>;
+  return WalkedAccumulation{&A::clear, &A::collect, &A::combine, &A::copy_lanes, &A::restore_lanes, &A::take};
+}();
+
+/// A result with its code.
+struct WalkedExit {
+  void (*leave)(WalkedFile& sums, const WalkedFile& values, const Exit& exit, std::byte* const* outputs,
+                std::int64_t offset, bool past_caches) = nullptr;
+  const WalkedAccumulation* sum = nullptr;  ///< of what accumulates in lanes
+  Exit exit;
+};
+struct WalkedRowExit {
+  void (*leave)(const WalkedFile& shared, const Exit& exit, std::byte* at) = nullptr;
+  Exit exit;
+};
+
+/// The parts of an array that are the lists of the stages and passes of a kernel.
+struct WalkedRanges {
+  struct Range {
+    std::uint16_t begin = 0, end = 0;
+  };
+  Range uniform, row[Fused::max_phases + 1], row_exit[Fused::max_phases + 1];  ///< by stage
+  Range element[Fused::max_phases], exit[Fused::max_phases];                   ///< by pass
+};
+
+/// Calls a function with each item of a schedule, in the order of the lists of a kernel, and returns the ranges.
+template <class Schedule, class Row, class Element, class Leave, class LeaveRow>
+constexpr WalkedRanges walked_ranges(const Schedule& schedule, int phases, Row row, Element element, Leave leave,
+                                     LeaveRow leave_row) {
+  WalkedRanges ranges;
+  const auto append = [](std::uint16_t& count, const auto& list, auto& add) {
+    WalkedRanges::Range made{count, static_cast<std::uint16_t>(count + list.size)};
+    for (int k = 0; k < list.size; ++k) add(list.items[k]);
+    count = made.end;
+    return made;
+  };
+  std::uint16_t rows = 0, row_exits = 0, elements = 0, exits = 0;
+  ranges.uniform = append(rows, schedule.uniform, row);
+  for (int stage = 0; stage <= phases; ++stage) {
+    ranges.row[stage] = append(rows, schedule.row[stage], row);
+    ranges.row_exit[stage] = append(row_exits, schedule.row_exits[stage], leave_row);
+  }
+  for (int pass = 0; pass < phases; ++pass) {
+    ranges.element[pass] = append(elements, schedule.element[pass], element);
+    ranges.exit[pass] = append(exits, schedule.exits[pass], leave);
+  }
+  return ranges;
+}
+
+/// The lists of a kernel, one after the other.
+struct WalkedLists {
+  const KernelShape& shape;
+  const WalkedRanges& ranges;
+  const WalkedStep<RowCursor>* rows;  ///< once per call, then once per row
+  const WalkedStep<ElementCursor>* elements;
+  const WalkedExit* exits;
+  const WalkedRowExit* row_exits;
+};
+
+/// A kernel whose lists of instructions and results are walked at run time. All kernels share the code of their
+/// instructions, so that a kernel compiles in a fraction of the time of an UnrolledKernel. It computes the same.
+template <int FileSize> struct WalkedKernel {
+  using File = WalkedRegisters<FileSize>;
+  static constexpr int max_unroll = 4, max_phases = Fused::max_phases, file_size = FileSize;
+
+  const WalkedLists& lists;
+
+  const KernelShape& shape() const { return lists.shape; }
+  int phases() const { return shape().phases; }
+  int stages() const { return shape().phases + 1; }
+  bool only_elements() const { return shape().only_elements; }
+  /// Sums in registers only save time.
+  static constexpr std::false_type adds_rows() { return {}; }
+  int unroll(int pass) const { return shape().pass[pass].unroll; }
+  bool reduces(int pass) const { return shape().pass[pass].reduces; }
+
+  void run_uniform(File& shared, const RowCursor& cursor, const double* uniforms) const {
+    run_steps(lists.rows, lists.ranges.uniform, shared, shared, cursor, uniforms);
+  }
+  void run_row(int stage, File& shared, const RowCursor& cursor) const {
+    run_steps(lists.rows, lists.ranges.row[stage], shared, shared, cursor, nullptr);
+  }
+  void run_elements(int pass, File& own, const File& shared, const ElementCursor& cursor) const {
+    run_steps(lists.elements, lists.ranges.element[pass], own, shared, cursor, nullptr);
+  }
+  void leave(int pass, File& sums, const File& own, const File& shared, std::byte* const* outputs, std::int64_t offset,
+             bool past_caches) const {
+    WalkedFile to = sums.file();
+    each(lists.exits, lists.ranges.exit[pass], [&](const WalkedExit& made) {
+      made.leave(to, made.exit.varies ? own.file() : shared.file(), made.exit, outputs, offset, past_caches);
+    });
+  }
+  template <class F> void leave_row(int stage, const File& shared, F place) const {
+    each(lists.row_exits, lists.ranges.row_exit[stage],
+         [&](const WalkedRowExit& made) { made.leave(shared.file(), made.exit, place(made.exit)); });
+  }
+  template <class F> void each_store(int pass, F f) const {
+    each(lists.exits, lists.ranges.exit[pass], [&](const WalkedExit& made) {
+      if (is_store(made.exit)) f(made.exit);
+    });
+  }
+  template <class F> void each_sum(int pass, F f) const {
+    each_row_sum(pass, f);
+    each_call_sum(pass, f);
+  }
+  template <class F> void each_row_sum(int pass, F f) const { each_of(pass, Sums::row, f); }
+  template <class F> void each_call_sum(int pass, F f) const { each_of(pass, Sums::call, f); }
+  template <class F> void each_row_sum_before(int stage, F f) const {
+    if (stage > 0) each_row_sum(stage - 1, f);
+  }
+  template <class F> void with_pass(int stage, F f) const {
+    if (stage < shape().phases && shape().pass[stage].any) f(stage);
+  }
+  struct Copy {
+    std::byte* const* at;
+  };
+  static Copy local_copy(std::byte* const* operands) { return {operands}; }
+
+ private:
+  template <class Item, class F> static void each(const Item* items, WalkedRanges::Range range, F f) {
+    for (int k = range.begin; k < range.end; ++k) f(items[k]);
+  }
+  template <class Cursor>
+  static void run_steps(const WalkedStep<Cursor>* steps, WalkedRanges::Range range, File& own, const File& shared,
+                        const Cursor& cursor, const double* uniforms) {
+    WalkedFile to = own.file();
+    const WalkedFile from = shared.file();
+    for (int k = range.begin; k < range.end; ++k) steps[k].run(to, from, cursor, uniforms);
+  }
+  template <class F> void each_of(int pass, Sums sums, F& f) const {
+    each(lists.exits, lists.ranges.exit[pass], [&](const WalkedExit& made) {
+      if (made.exit.sums == sums) f(*made.sum, made.exit);
+    });
+  }
+};
+
+/// Runs a kernel with up to `Size` registers. `lists`: its WalkedLists.
+template <int Size> void run_walked(const FusedCall& call, const void* lists) {
+  const WalkedLists& own = *static_cast<const WalkedLists*>(lists);
+  run_kernel(WalkedKernel<Size>{own}, call, thread_scratch<Scratch::staging, std::byte>(own.shape.buffer_bytes));
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA::detail
+TESSERA_KERNEL_CODE_END
+
+#endif
+
+// ---- tessera/kernels/fused/walked_program.hpp
+
+#ifndef TESSERA_KERNELS_FUSED_WALKED_PROGRAM_HPP
+#define TESSERA_KERNELS_FUSED_WALKED_PROGRAM_HPP
+
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA::detail {
+
+/// An instruction with its code, where only that of the program's own instructions is compiled.
+template <InstrKind Kind, Op O, DType To, DType From, Keep Kept, class Cursor>
+constexpr WalkedStep<Cursor> walked_step(const Step& step) {
+  WalkedStep<Cursor> made;
+  made.step = step;
+  if constexpr (Kept == Keep::restore)
+    made.restore = &restore<To, WalkedFile>;
+  else if constexpr (Kind == InstrKind::compute)
+    made.compute = &compute<O, To, From, WalkedFile>;
+  else
+    made.read = &read<Kind, To, WalkedFile, Cursor>;
+  if constexpr (Kept == Keep::save) made.save = &save<To, WalkedFile>;
+  return made;
+}
+template <StoreKind Kind, Reduction R, Sums S, DType To, DType From>
+constexpr WalkedExit walked_exit(const Exit& exit) {
+  WalkedExit made{&leave<Kind, R, S != Sums::nothing, To, From, WalkedFile>, nullptr, exit};
+  if constexpr (S != Sums::nothing) made.sum = &walked_accumulation<R, To>;
+  return made;
+}
+
+/// The lists of the kernel P, a Program, as constants.
+template <class P> struct WalkedProgram {
+  template <class List> static constexpr int total(const List* lists, int count) {
+    int sum = 0;
+    for (int i = 0; i < count; ++i) sum += lists[i].size;
+    return sum;
+  }
+  /// The lists of the schedule, without code. An item after the last keeps an array from being empty.
+  struct Flat {
+    Step rows[P::schedule.uniform.size + total(P::schedule.row, P::fused.phases + 1) + 1]{};
+    Step elements[total(P::schedule.element, P::fused.phases) + 1]{};
+    Exit exits[total(P::schedule.exits, P::fused.phases) + 1]{},
+        row_exits[total(P::schedule.row_exits, P::fused.phases + 1) + 1]{};
+    WalkedRanges ranges;
+  };
+  static constexpr Flat flat = [] {
+    Flat made;
+    made.ranges = walked_ranges(
+        P::schedule, P::fused.phases, [&, n = 0](const Step& step) mutable { made.rows[n++] = step; },
+        [&, n = 0](const Step& step) mutable { made.elements[n++] = step; },
+        [&, n = 0](const Exit& exit) mutable { made.exits[n++] = exit; },
+        [&, n = 0](const Exit& exit) mutable { made.row_exits[n++] = exit; });
+    return made;
+  }();
+
+  template <class Array> using ButLast = std::make_index_sequence<std::extent_v<Array> - 1>;
+  struct Coded {
+    WalkedStep<RowCursor> rows[std::extent_v<decltype(Flat::rows)>];
+    WalkedStep<ElementCursor> elements[std::extent_v<decltype(Flat::elements)>];
+    WalkedExit exits[std::extent_v<decltype(Flat::exits)>];
+    WalkedRowExit row_exits[std::extent_v<decltype(Flat::row_exits)>];
+  };
+  template <std::size_t... R, std::size_t... E, std::size_t... X, std::size_t... O>
+  static constexpr Coded with_code(std::index_sequence<R...>, std::index_sequence<E...>, std::index_sequence<X...>,
+                                   std::index_sequence<O...>) {
+    return {
+        {walked_step<flat.rows[R].kind, flat.rows[R].op, flat.rows[R].dtype, flat.rows[R].source, Keep::no, RowCursor>(
+            flat.rows[R])...},
+        {walked_step<flat.elements[E].kind, flat.elements[E].op, flat.elements[E].dtype, flat.elements[E].source,
+                     flat.elements[E].keep, ElementCursor>(flat.elements[E])...},
+        {walked_exit<flat.exits[X].kind, flat.exits[X].reduction, flat.exits[X].sums, flat.exits[X].dtype,
+                     flat.exits[X].source>(flat.exits[X])...},
+        {{&leave_row<flat.row_exits[O].kind, flat.row_exits[O].reduction, flat.row_exits[O].dtype,
+                     flat.row_exits[O].source, WalkedFile>,
+          flat.row_exits[O]}...}};
+  }
+  static constexpr Coded coded = with_code(ButLast<decltype(Flat::rows)>{}, ButLast<decltype(Flat::elements)>{},
+                                           ButLast<decltype(Flat::exits)>{}, ButLast<decltype(Flat::row_exits)>{});
+  static constexpr WalkedLists lists{P::shape, flat.ranges, coded.rows, coded.elements, coded.exits, coded.row_exits};
+};
+
+}  // namespace tessera::kernels::inline TESSERA_ISA::detail
+TESSERA_KERNEL_CODE_END
+
+#endif
+
+// ---- tessera/kernels/fused/fused_kernel.hpp
+
+#ifndef TESSERA_KERNELS_FUSED_FUSED_KERNEL_HPP
+#define TESSERA_KERNELS_FUSED_FUSED_KERNEL_HPP
+
+// Compiles a fused kernel, a constexpr list of instructions.
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+template <const auto& Table, int I> TESSERA_FLATTEN void run_unrolled(const FusedCall& call, const void*) {
+  using P = Program<Table, I>;
+  alignas(64) std::byte buffer[P::shape.buffer_bytes];
+  run_kernel(UnrolledKernel<P>{}, call, buffer);
+}
+}  // namespace detail
+
+/// Fused kernel `Table[I]` as straight-line vector code.
+template <const auto& Table, int I> inline constexpr FusedKernel unrolled_kernel{&detail::run_unrolled<Table, I>};
+
+/// Fused kernel `Table[I]` as lists that are walked at run time: the same instructions, in more time.
+template <const auto& Table, int I>
+inline constexpr FusedKernel walked_kernel{&detail::run_walked<detail::Program<Table, I>::file_size>,
+                                           &detail::WalkedProgram<detail::Program<Table, I>>::lists};
+
+/// Runs fused kernel `Table[I]` on a range of rows and columns of one shard. Without optimisation both forms are slow,
+/// and unrolled kernels would be a third of the compile time of a program with many kernels.
+template <const auto& Table, int I>
+inline constexpr const FusedKernel& fused_kernel =
+#if defined(__OPTIMIZE__) && !defined(TESSERA_WALKED_KERNELS)
+    unrolled_kernel<Table, I>;
+#else
+    walked_kernel<Table, I>;
+#endif
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
+
+#endif
+
+// ---- tessera/graph/fuse/program_units.hpp
+
+#ifndef TESSERA_GRAPH_FUSE_PROGRAM_UNITS_HPP
+#define TESSERA_GRAPH_FUSE_PROGRAM_UNITS_HPP
+
+namespace tessera {
+
+/// The units and kernels of the graphs of a program that is known only at run time. TracedUnits are those of a traced
+/// program, as constants.
+struct ProgramUnits {
+  Growable<Units> graphs;
+  Growable<UnitsView> views;  ///< by graph
+  Growable<Fused> kernels;
+
+  constexpr ProgramUnits(const GraphView* program, int graph_count) {
+    KernelTable table;
+    for (int g = 0; g < graph_count; ++g) {
+      graphs.push_back(group_units(program[g]));
+      Units& units = graphs.back();
+      for (std::size_t u = 0; u < units.units.size(); ++u)
+        if (units.units[u].kind == UnitKind::fused)
+          table.add(program[g], units.view(), g, static_cast<int>(u), units.units[u]);
+    }
+    for (const Units& units : graphs) views.push_back(units.view());
+    kernels = std::move(table.kernels());
+  }
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/kernels/fused/made_kernel.hpp
+
+#ifndef TESSERA_KERNELS_FUSED_MADE_KERNEL_HPP
+#define TESSERA_KERNELS_FUSED_MADE_KERNEL_HPP
+
+#ifdef TESSERA_KERNEL_DEFINITIONS
+#include <cstdint>
+#include <type_traits>
+
+#endif
+
+namespace tessera::kernels {
+/// The walked kernel of a list of instructions that is known only when the program runs. Its lists are never freed.
+/// Only tessera::compiled has it, with the code of all instructions for all types.
+FusedKernel make_kernel(const Fused& fused);
+}  // namespace tessera::kernels
+
+#ifdef TESSERA_KERNEL_DEFINITIONS
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+using ComputeCode = decltype(WalkedStep<RowCursor>::compute);
+template <class Cursor> using ReadCode = decltype(WalkedStep<Cursor>::read);
+
+/// Calls `f.template operator()<T>()` with the type of the lanes in which elements of `type` are computed.
+template <class F> auto with_lanes(DType type, F f) {
+  return dispatch(
+      type, [&]<class T>() { return f.template operator()<lane_t<T>>(); },
+      []() -> decltype(f.template operator()<float>()) { return {}; });
+}
+
+/// Integers that are computed as i32 and then wrapped.
+inline constexpr DTypeSet narrow_dtypes =
+    static_cast<DTypeSet>(set_of(DType::i8) | set_of(DType::i16) | set_of(DType::i32) | set_of(DType::u8));
+
+/// Whether an operation has code for lanes of type T.
+template <class Operation, class T> constexpr bool computes() {
+  constexpr const OpRow& row = ops::row_v<Operation>;
+  if constexpr (!std::is_floating_point_v<T>)  // kernels divide integers where an operation is composed of quotients
+    return std::is_same_v<T, bool> ? !row.fractional && row.of_bools : !row.fractional || row.divides;
+  else if constexpr (requires { Operation::of_floats; })
+    return Operation::of_floats;
+  else
+    return true;
+}
+
+/// The code of an operation. All types of one lane type share it; results of narrow integers are wrapped.
+template <class Operation> struct ComputeCodes {
+  static constexpr Op op = ops::op_v<Operation>;
+  static constexpr const OpRow& row = ops::row_v<Operation>;
+
+  static ComputeCode find(DType to, DType from) {
+    return with_lanes(from, [&]<class S>() -> ComputeCode {
+      if constexpr (row.converts)
+        return with_result<all_dtypes, S>(to);
+      else if constexpr (!computes<Operation, S>())
+        return nullptr;
+      else if constexpr (row.predicate)
+        return with_result<set_of(DType::bool_), S>(DType::bool_);
+      else if constexpr (std::is_same_v<S, std::int32_t>)
+        return with_result<narrow_dtypes, S>(to);
+      else
+        return with_result<set_of(dtype_v<S>), S>(dtype_v<S>);
+    });
+  }
+  template <DTypeSet Results, class S> static ComputeCode with_result(DType to) {
+    return dispatch<Results>(
+        to, []<class T>() -> ComputeCode { return &compute<op, dtype_v<T>, dtype_v<S>, WalkedFile>; },
+        []() -> ComputeCode { return nullptr; });
+  }
+};
+
+template <class... Operation> constexpr auto compute_table(ops::OperationList<Operation...>) {
+  ops::detail::OperationTable<ComputeCode (*)(DType to, DType from)> table;
+  (table.add(ops::op_v<Operation>, &ComputeCodes<Operation>::find), ...);
+  return table;
+}
+inline constexpr auto compute_codes = compute_table(ops::detail::InKernels{});
+
+template <class Cursor> ReadCode<Cursor> read_code(InstrKind kind, DType type) {
+  return dispatch(
+      type,
+      [&]<class T>() -> ReadCode<Cursor> {
+        constexpr DType own = dtype_v<T>;
+        if (kind == InstrKind::load) return &read<InstrKind::load, own, WalkedFile, Cursor>;
+        if (kind == InstrKind::uniform) return &read<InstrKind::uniform, own, WalkedFile, Cursor>;
+        if constexpr ((number_dtypes & set_of(own)) != 0) return &read<InstrKind::index, own, WalkedFile, Cursor>;
+        return nullptr;
+      },
+      []() -> ReadCode<Cursor> { return nullptr; });
+}
+
+/// Values that passes keep are floating.
+template <bool Saves> auto keep_code(DType type) {
+  using Code = decltype(WalkedStep<ElementCursor>::save);
+  return with_lanes(type, []<class T>() -> Code {
+    if constexpr (!std::is_floating_point_v<T>)
+      return nullptr;
+    else if constexpr (Saves)
+      return &save<dtype_v<T>, WalkedFile>;
+    else
+      return &restore<dtype_v<T>, WalkedFile>;
+  });
+}
+
+template <class Cursor> WalkedStep<Cursor> made_step(const Step& step) {
+  WalkedStep<Cursor> made;
+  made.step = step;
+  if constexpr (std::is_same_v<Cursor, ElementCursor>) {
+    if (step.keep == Keep::restore) made.restore = keep_code<false>(step.dtype);
+    if (step.keep == Keep::save) made.save = keep_code<true>(step.dtype);
+  }
+  if (step.keep == Keep::restore) return made;
+  if (step.kind == InstrKind::compute)
+    made.compute = compute_codes[step.op](step.dtype, step.source);
+  else
+    made.read = read_code<Cursor>(step.kind, step.dtype);
+  if (made.compute == nullptr && made.read == nullptr)
+    fail(errc::graph_invalid, "[fused] ", row_of(step.op).name, " of ", name_of(step.source), " to ",
+         name_of(step.dtype), ": no kernel has this instruction");
+  return made;
+}
+
+/// Calls `f.template operator()<R, Type>()` with a reduction and the element type of its results.
+template <class F> auto with_reduction(Reduction reduction, DType type, F f) {
+  using Made = decltype(f.template operator()<Reduction::sum, DType::f32>());
+  return with_monoid(reduction, [&]<class M>() -> Made {
+    return dispatch<all_partial_types[M::kind]>(
+        type, [&]<class T>() -> Made { return f.template operator()<M::kind, dtype_v<T>>(); },
+        []() -> Made { return {}; });
+  });
+}
+
+inline WalkedExit made_exit(const Exit& exit) {
+  WalkedExit made;
+  made.exit = exit;
+  using Code = decltype(made.leave);
+  if (exit.kind == StoreKind::element && exit.sums == Sums::nothing) {
+    made.leave = dispatch(
+        exit.dtype,
+        [&]<class T>() -> Code {
+          return with_lanes(exit.source, []<class S>() -> Code {
+            return &leave<StoreKind::element, Reduction::sum, false, dtype_v<T>, dtype_v<S>, WalkedFile>;
+          });
+        },
+        []() -> Code { return nullptr; });
+  } else {
+    const bool same = with_lanes(exit.dtype, []<class T>() { return dtype_v<T>; }) ==
+                      with_lanes(exit.source, []<class T>() { return dtype_v<T>; });
+    if (same) {
+      made.leave = with_reduction(exit.reduction, exit.dtype, [&]<Reduction R, DType To>() -> Code {
+        if (exit.sums == Sums::nothing) return &leave<StoreKind::accumulate, R, false, To, To, WalkedFile>;
+        return &leave<StoreKind::accumulate, R, true, To, To, WalkedFile>;
+      });
+      if (exit.sums != Sums::nothing)
+        made.sum = with_reduction(exit.reduction, exit.dtype, []<Reduction R, DType To>() -> const WalkedAccumulation* {
+          return &walked_accumulation<R, To>;
+        });
+    }
+  }
+  if (made.leave == nullptr)
+    fail(errc::graph_invalid, "[fused] ", name_of(exit.reduction), " of ", name_of(exit.source), " to ",
+         name_of(exit.dtype), ": no kernel has this result");
+  return made;
+}
+
+inline WalkedRowExit made_row_exit(const Exit& exit) {
+  WalkedRowExit made;
+  made.exit = exit;
+  using Code = decltype(made.leave);
+  if (exit.kind == StoreKind::row)
+    made.leave = dispatch(
+        exit.dtype,
+        [&]<class T>() -> Code {
+          return with_lanes(exit.source, []<class S>() -> Code {
+            return &leave_row<StoreKind::row, Reduction::sum, dtype_v<T>, dtype_v<S>, WalkedFile>;
+          });
+        },
+        []() -> Code { return nullptr; });
+  else
+    made.leave = with_reduction(exit.reduction, exit.dtype, []<Reduction R, DType To>() -> Code {
+      return &leave_row<StoreKind::accumulate, R, To, To, WalkedFile>;
+    });
+  if (made.leave == nullptr)
+    fail(errc::graph_invalid, "[fused] ", name_of(exit.dtype), ": no kernel has this result of a row");
+  return made;
+}
+
+}  // namespace detail
+
+/// The lists of a walked kernel. Not to be copied: they point into the object.
+class MadeKernel {
+ public:
+  explicit MadeKernel(const Fused& fused) : lists_{shape_, ranges_, nullptr, nullptr, nullptr, nullptr} {
+    constexpr ScheduleSize largest{Fused::max_instrs, Fused::max_instrs, Fused::max_phases};
+    const auto schedule = make_schedule<largest>(fused);
+    shape_ = detail::make_shape(fused, schedule);
+    ranges_ = detail::walked_ranges(
+        schedule, fused.phases, [&](const Step& step) { rows_.push_back(detail::made_step<detail::RowCursor>(step)); },
+        [&](const Step& step) { elements_.push_back(detail::made_step<detail::ElementCursor>(step)); },
+        [&](const Exit& exit) { exits_.push_back(detail::made_exit(exit)); },
+        [&](const Exit& exit) { row_exits_.push_back(detail::made_row_exit(exit)); });
+    lists_.rows = rows_.data();
+    lists_.elements = elements_.data();
+    lists_.exits = exits_.data();
+    lists_.row_exits = row_exits_.data();
+    size_ = detail::file_size(fused.instr_count + fused.store_count);
+  }
+  MadeKernel(const MadeKernel&) = delete;
+  MadeKernel& operator=(const MadeKernel&) = delete;
+
+  /// Runs this kernel, as long as the object exists.
+  FusedKernel code() const {
+    return {size_ == 16   ? &detail::run_walked<16>
+            : size_ == 48 ? &detail::run_walked<48>
+                          : &detail::run_walked<most_registers>,
+            &lists_};
+  }
+
+ private:
+  detail::KernelShape shape_;
+  detail::WalkedRanges ranges_;
+  Growable<detail::WalkedStep<detail::RowCursor>> rows_;
+  Growable<detail::WalkedStep<detail::ElementCursor>> elements_;
+  Growable<detail::WalkedExit> exits_;
+  Growable<detail::WalkedRowExit> row_exits_;
+  detail::WalkedLists lists_;
+  int size_;
+};
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
+
+namespace tessera::kernels {
+FusedKernel make_kernel(const Fused& fused) { return (new MadeKernel(fused))->code(); }
+}  // namespace tessera::kernels
+#endif
+
+#endif
+
+// ---- tessera/runtime/executor/made_program.hpp
+
+#ifndef TESSERA_RUNTIME_EXECUTOR_MADE_PROGRAM_HPP
+#define TESSERA_RUNTIME_EXECUTOR_MADE_PROGRAM_HPP
+
+#ifdef TESSERA_DEFINITIONS
+#endif
+
+namespace tessera {
+
+/// The units of a program and their kernels, made when the program runs. The result is never freed, and refers to the
+/// program. Only tessera::compiled has it: the code of all instructions would be in every header-only program.
+const CompiledProgram& make_program(const ProgramView& program);
+
+#ifdef TESSERA_DEFINITIONS
+namespace runtime {
+struct MadeProgram : CompiledProgram {
+  ProgramUnits own;
+  Growable<FusedKernel> made;
+
+  explicit MadeProgram(const ProgramView& program_view)
+      : CompiledProgram{program_view, nullptr, nullptr, nullptr, &step_code<StepNeeds::everything()>()},
+        own(program_view.graphs, program_view.graph_count) {
+    for (const Fused& kernel : own.kernels) made.push_back(kernels::make_kernel(kernel));
+    units = own.views.data();
+    kernels = own.kernels.data();
+    code = made.data();
+  }
+};
+}  // namespace runtime
+
+const CompiledProgram& make_program(const ProgramView& program) { return *new runtime::MadeProgram(program); }
+#endif
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/runtime/oracle/oracle.hpp
 
 #ifndef TESSERA_RUNTIME_ORACLE_ORACLE_HPP
@@ -49732,6 +50182,9 @@ inline std::string OracleDifference::text() const {
 #ifndef TESSERA_TENSOR_PROGRAM_PROGRAM_HPP
 #define TESSERA_TENSOR_PROGRAM_PROGRAM_HPP
 
+#if !TESSERA_LIBRARY_MAKES_KERNELS
+#else
+#endif
 #if TESSERA_HAS_DEFINITIONS
 #endif
 
@@ -49739,6 +50192,15 @@ namespace tessera {
 
 namespace detail {
 
+#if TESSERA_LIBRARY_MAKES_KERNELS
+/// A traced program, whose kernels and steps the library has.
+template <class Traced> struct ProgramCode {
+  static const CompiledProgram& compiled() {
+    static const CompiledProgram& made = make_program(Traced::program());
+    return made;
+  }
+};
+#else
 /// A traced program with the compiled code of its fused kernels and of the steps that it needs.
 template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   using TracedUnits<Traced>::kernels;
@@ -49766,13 +50228,13 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   }();
 
   static CompiledProgram compiled() {
-    static const auto code = []<std::size_t... K>(std::index_sequence<K...>) {
-      return std::array<FusedKernel, sizeof...(K) + 1>{tessera::kernels::fused_kernel<kernels, static_cast<int>(K)>...,
-                                                       nullptr};
+    static constexpr auto code = []<std::size_t... K>(std::index_sequence<K...>) {
+      return std::array<FusedKernel, sizeof...(K) + 1>{tessera::kernels::fused_kernel<kernels, static_cast<int>(K)>...};
     }(std::make_index_sequence<kernel_count>{});
     return {Traced::program(), views.data(), kernels.data(), code.data(), &runtime::step_code<needs>()};
   }
 };
+#endif
 
 /// `source`: the line that a profiler shows for the program, and for its steps without a line.
 TESSERA_ONCE Growable<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments,
