@@ -67,7 +67,7 @@ static_assert(ts::locate({215, 549}, {1000, 1000}, ts::resolve({"model", "data"}
 static_assert(sizeof(ts::Mesh) <= 384 && std::is_trivially_copyable_v<ts::Mesh>);
 
 static_assert(mesh["model"].containing(5).device_at({2}) == 6 && mesh[{"model", "data"}].device_at({2, 1}) == 6);
-static_assert(mesh["data"].mesh() == ts::Mesh({{"data", 2}}) && mesh["data"].siblings() == 4);
+static_assert(mesh["data"].mesh() == ts::Mesh({{"data", 2}}) && mesh["data"].size() == 2);
 static_assert(ts::resolve({0, 1}, ts::unnamed_mesh({2, 4}), 2) == ts::resolve({"data", "model"}, mesh, 2));
 static_assert(ts::ShardingSpec{mesh, {"data", ts::none}, true}.global_shape({6, 3}, 2) == ts::Shape{12, 3});
 

@@ -40,7 +40,7 @@ template <class T> void copy_part(const T* row, const Shape& row_shape, const Bo
 }
 
 /// A tensor of the chosen rows of a column, which are its dim `batch_dim`. Each row is read once, into the shard that
-/// it lies in or, where several shards have parts of it or its elements are not consecutive, by way of a buffer.
+/// that has it or, where several shards have parts of it or its elements are not consecutive, by way of a buffer.
 template <Column C>
 auto read_rows(const C& column, const std::vector<Row>& chosen, const Mesh& mesh, const PartitionSpec& spec,
                std::size_t batch_dim, Here at) {

@@ -114,20 +114,20 @@ inline Mesh hybrid_mesh(HybridShape shape, const Torus& torus, Here at = Here::c
   return Mesh(axes, detail::order_of(digits), source);
 }
 
-/// hybrid_mesh for devices at explicit places, in the order of their ids. Slices may have any numbers and places, as
-/// long as each is a complete box of the same shape. Errors: also `mesh_devices` for two devices at one place and for
-/// an incomplete slice.
-inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>& devices, Here at = Here::current()) {
-  const Source source = Source::from(at);
+namespace detail {
+
+struct DeviceSlice {
+  std::int32_t index;
+  TorusDims low, high;            // of the coordinates of its devices
+  std::vector<std::int32_t> ids;  // row-major over the box
+};
+
+/// The slices of devices, in ascending order of their numbers, without ids.
+inline std::vector<DeviceSlice> slices_of(const std::vector<DeviceCoordinates>& devices, const Source& source) {
   if (devices.empty())
     fail(errc::mesh_devices, "[hybrid_mesh] number of devices: the list of devices is empty", source);
   const std::size_t rank = devices[0].coordinates.size();
-  struct Slice {
-    std::int32_t index;
-    TorusDims low, high;
-    std::vector<std::int32_t> ids;  // row-major over the box
-  };
-  std::vector<Slice> slices;  // in ascending order of numbers
+  std::vector<DeviceSlice> slices;
   for (const DeviceCoordinates& device : devices) {
     if (device.coordinates.size() != rank)
       fail(errc::mesh_devices, "[hybrid_mesh] number of coordinates: a device has ", device.coordinates.size(),
@@ -136,38 +136,50 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>&
     while (which < slices.size() && slices[which].index < device.slice) ++which;
     if (which == slices.size() || slices[which].index != device.slice)
       slices.insert(slices.begin() + static_cast<std::ptrdiff_t>(which),
-                    Slice{device.slice, device.coordinates, device.coordinates, {}});
+                    DeviceSlice{device.slice, device.coordinates, device.coordinates, {}});
     for (std::size_t dim = 0; dim < rank; ++dim) {
       const std::int32_t place = device.coordinates[dim];
       if (place < slices[which].low[dim]) slices[which].low[dim] = place;
       if (place > slices[which].high[dim]) slices[which].high[dim] = place;
     }
   }
+  return slices;
+}
+
+/// The shape that all slices have.
+inline TorusDims shape_of_slices(const std::vector<DeviceSlice>& slices, std::size_t devices, const Source& source) {
+  const std::size_t rank = slices[0].low.size();
   TorusDims dims;
   std::int64_t in_slice = 1;
   for (std::size_t dim = 0; dim < rank; ++dim) {
     const std::int64_t size = std::int64_t{slices[0].high[dim]} - slices[0].low[dim] + 1;
-    if (size > static_cast<std::int64_t>(devices.size()))
+    if (size > static_cast<std::int64_t>(devices))
       fail(errc::mesh_devices, "[hybrid_mesh] full slices: the coordinates of slice ", slices[0].index,
-           " have a range of ", size, " in dim ", dim, ", but there are only ", devices.size(), " devices", source);
+           " have a range of ", size, " in dim ", dim, ", but there are only ", devices, " devices", source);
     dims.push_back(static_cast<std::int32_t>(size));
     in_slice *= size;
   }
-  for (Slice& slice : slices) {
+  for (const DeviceSlice& slice : slices) {
     for (std::size_t dim = 0; dim < rank; ++dim)
       if (std::int64_t{slice.high[dim]} - slice.low[dim] + 1 != dims[dim])
         fail(errc::mesh_devices, "[hybrid_mesh] slices of equal shapes: slice ", slices[0].index, " is ",
-             detail::product_text(dims.data(), rank), ", slice ", slice.index, " is not", source);
-    if (in_slice * static_cast<std::int64_t>(slices.size()) != static_cast<std::int64_t>(devices.size()))
-      fail(errc::mesh_devices, "[hybrid_mesh] full slices: ", devices.size(), " devices for ", slices.size(),
-           " slices of shape ", detail::product_text(dims.data(), rank), source);
-    slice.ids.assign(static_cast<std::size_t>(in_slice), -1);
+             product_text(dims.data(), rank), ", slice ", slice.index, " is not", source);
+    if (in_slice * static_cast<std::int64_t>(slices.size()) != static_cast<std::int64_t>(devices))
+      fail(errc::mesh_devices, "[hybrid_mesh] full slices: ", devices, " devices for ", slices.size(),
+           " slices of shape ", product_text(dims.data(), rank), source);
   }
+  return dims;
+}
+
+/// Sets the ids of the devices at each place of the slices, whose shape is `dims`.
+inline void place_ids(std::vector<DeviceSlice>& slices, const std::vector<DeviceCoordinates>& devices,
+                      const TorusDims& dims, const Source& source) {
+  for (DeviceSlice& slice : slices) slice.ids.assign(devices.size() / slices.size(), -1);
   for (std::size_t id = 0; id < devices.size(); ++id) {
     std::size_t which = 0;
     while (slices[which].index != devices[id].slice) ++which;
     std::int64_t place = 0;
-    for (std::size_t dim = 0; dim < rank; ++dim)
+    for (std::size_t dim = 0; dim < dims.size(); ++dim)
       place = place * dims[dim] + (devices[id].coordinates[dim] - slices[which].low[dim]);
     std::int32_t& held = slices[which].ids[static_cast<std::size_t>(place)];
     if (held >= 0)
@@ -175,6 +187,19 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>&
            slices[which].index, " have the same coordinates", source);
     held = static_cast<std::int32_t>(id);
   }
+}
+
+}  // namespace detail
+
+/// hybrid_mesh for devices at explicit places, in the order of their ids. Slices may have any numbers and places, as
+/// long as each is a complete box of the same shape. Errors: also `mesh_devices` for two devices at one place and for
+/// an incomplete slice.
+inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>& devices, Here at = Here::current()) {
+  const Source source = Source::from(at);
+  std::vector<detail::DeviceSlice> slices = detail::slices_of(devices, source);
+  const TorusDims dims = detail::shape_of_slices(slices, devices.size(), source);
+  detail::place_ids(slices, devices, dims, source);
+  const auto in_slice = static_cast<std::int64_t>(slices[0].ids.size());
   const AxisTable axes = detail::check_hybrid(shape, static_cast<std::int64_t>(slices.size()), in_slice, source);
   const detail::TorusFactors laid = detail::lay_on_torus(shape.inner, dims, shape.split_dims, source);
 
@@ -187,7 +212,8 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>&
       for (std::size_t i = laid[axis].size(); i-- > 0;) {
         const detail::TorusFactor& factor = laid[axis][i];
         std::int64_t stride = factor.step;
-        for (std::size_t minor = static_cast<std::size_t>(factor.dim) + 1; minor < rank; ++minor) stride *= dims[minor];
+        for (std::size_t minor = static_cast<std::size_t>(factor.dim) + 1; minor < dims.size(); ++minor)
+          stride *= dims[minor];
         place += rest % factor.size * stride;
         rest /= factor.size;
       }

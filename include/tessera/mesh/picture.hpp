@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/picture_grid.hpp>
@@ -34,11 +34,11 @@ struct TextTable {
     std::string text;
     std::int64_t shard;
   };
-  std::vector<Cell> cells;
+  Growable<Cell> cells;
   std::size_t columns = 1;
 
   std::string draw(bool color) const {
-    std::vector<std::size_t> widths(columns, 0);
+    Growable<std::size_t> widths(columns, 0);
     for (std::size_t i = 0; i < cells.size(); ++i)
       if (const std::size_t width = width_of(cells[i].text); width > widths[i % columns]) widths[i % columns] = width;
     std::string out;
@@ -71,7 +71,7 @@ struct TextTable {
 
 inline TextTable plane_table(const PictureGrid& grid, std::int64_t plane) {
   TextTable table;
-  const std::vector<std::int64_t> columns = grid.shown_columns();
+  const Growable<std::int64_t> columns = grid.shown_columns();
   table.columns = columns.size();
   for (std::int64_t row : grid.shown_rows())
     for (std::int64_t column : columns) {

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/mesh/device_order.hpp>
 #include <tessera/mesh/sharding_string.hpp>
@@ -62,9 +62,9 @@ class PictureGrid {
   int column_dim() const { return static_cast<int>(tile_.size() < 2 ? tile_.size() : 2) - 1; }
   int row_dim() const { return tile_.size() < 2 ? -1 : 0; }
 
-  std::vector<std::int64_t> shown_rows() const { return shown(rows(), options_.max_rows); }
-  std::vector<std::int64_t> shown_columns() const { return shown(columns(), options_.max_columns); }
-  std::vector<std::int64_t> shown_planes() const { return shown(planes(), options_.max_planes); }
+  Growable<std::int64_t> shown_rows() const { return shown(rows(), options_.max_rows); }
+  Growable<std::int64_t> shown_columns() const { return shown(columns(), options_.max_columns); }
+  Growable<std::int64_t> shown_planes() const { return shown(planes(), options_.max_planes); }
   bool is_summary() const {
     return rows() > limit(options_.max_rows) || columns() > limit(options_.max_columns) ||
            planes() > limit(options_.max_planes);
@@ -106,8 +106,8 @@ class PictureGrid {
  private:
   static std::int64_t limit(int given) { return given < 3 ? 3 : given; }
   /// 0, 1, ..., with -1 in place of those that are left out.
-  static std::vector<std::int64_t> shown(std::int64_t count, int given) {
-    std::vector<std::int64_t> places;
+  static Growable<std::int64_t> shown(std::int64_t count, int given) {
+    Growable<std::int64_t> places;
     for (std::int64_t i = 0; i < count && i < limit(given); ++i) places.push_back(i);
     if (count > limit(given)) {
       places[places.size() - 2] = -1;
@@ -117,7 +117,7 @@ class PictureGrid {
   }
 
   PictureOptions options_;
-  std::vector<std::int64_t> tile_;
+  Growable<std::int64_t> tile_;
   DeviceOrder devices_;
   std::int64_t group_ = 1;  // devices in a cell
   std::string role_;

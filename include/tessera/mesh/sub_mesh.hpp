@@ -43,8 +43,6 @@ class SubMesh {
   constexpr std::int64_t size() const { return size_; }
   /// Indices of the axes in the parent.
   constexpr const Coordinates& axes() const { return axes_; }
-  /// The number of submeshes along these axes in the mesh.
-  constexpr std::int64_t siblings() const { return parent_.size() / size_; }
 
   /// The submesh along the same axes that contains a device.
   constexpr SubMesh containing(int device) const {

@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/mesh/mesh.hpp>
@@ -158,7 +158,7 @@ class SvgPicture {
   const PictureGrid& grid_;
   std::string title_, row_caption_, column_caption_, body_;
   const Shape* shape_;
-  std::vector<std::int64_t> rows_, columns_;
+  Growable<std::int64_t> rows_, columns_;
   int cell_width_ = 64, left_ = 0;
 };
 

@@ -20,7 +20,8 @@
 #include <tessera/graph/trace/named_leaves.hpp>
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/custom/given_gradient.hpp>
-#include <tessera/ops/source_rows.hpp>
+#include <tessera/ops/source/extent_rows.hpp>
+#include <tessera/ops/source/position_rows.hpp>
 #include <tessera/ops/stop_gradient.hpp>
 
 namespace tessera::nn {

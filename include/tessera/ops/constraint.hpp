@@ -98,7 +98,7 @@ constexpr Value split_over(const Value& value, std::string_view axis, int dim, i
 
 /// Inside a traced function: x with the sharding of the spec, for its readers and for its cotangent. The elements don't
 /// change. Errors: spec_rank when the spec has more entries than x has dims; spec_axis, when the program is planned,
-/// for axes that the mesh lacks. Communication: the reshard of x to that sharding, if x has another one.
+/// for axes that the mesh lacks. Communication: the reshard of x to that sharding, if x has another sharding.
 template <TensorArgument X>
 constexpr auto with_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
   return detail::constrain(x, spec, CotangentSharding::alike, nullptr, Source::from(at));

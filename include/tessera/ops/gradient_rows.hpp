@@ -6,9 +6,11 @@
 #include <cstdint>
 
 #include <tessera/base/planning.hpp>
+#include <tessera/graph/ir/node_check.hpp>
+#include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/gradient.hpp>
 #include <tessera/graph/transform/simplify.hpp>
-#include <tessera/ops/source_rows.hpp>
+#include <tessera/ops/operation.hpp>
 
 TESSERA_PLANNING_BEGIN
 

@@ -12,6 +12,7 @@
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attributes/alike.hpp>
+#include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/row.hpp>
 #include <tessera/graph/transform/batch.hpp>
 
@@ -186,6 +187,39 @@ constexpr void check_countable(const ShapeContext& c, std::int64_t elements, con
 [[noreturn]] inline void fail_large(const ShapeContext& c) {
   fail_operation(errc::capacity, c, "more than 2^52 elements", {});
 }
+
+TESSERA_PLANNING_BEGIN
+
+namespace ops {
+
+// Rules that rows of several families have.
+
+constexpr Shape scalar_shape(const ShapeContext&) { return {}; }
+constexpr Shape like_shape(const ShapeContext& c) { return c.operand(0); }
+constexpr void no_factors(const GraphView& graph, int id, FactorRule& rule) {
+  rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
+}
+constexpr void like_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
+  for (int d = 0; d < graph[id].rank; ++d)
+    if (!graph[id].is_singleton(d)) {
+      rule.result.dims[d].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
+      rule.operands[0].dims[d] = rule.result.dims[d];
+    }
+}
+
+constexpr BrokenRule check_number(const NodeCheck& c) { return c.node().rank == 0 ? BrokenRule{} : "the rank is 0"; }
+constexpr BrokenRule check_size(const NodeCheck& c) {
+  if (c.node().rank != 0) return "the rank is 0";
+  return c.node().dtype == DType::i64 ? BrokenRule{} : "the element type of a size is i64";
+}
+constexpr BrokenRule check_like_operand(const NodeCheck& c) {
+  return same_type(c.node(), c.x(0)) ? BrokenRule{} : "the result has the type of the operand";
+}
+
+}  // namespace ops
+
+TESSERA_PLANNING_END
 
 }  // namespace tessera
 

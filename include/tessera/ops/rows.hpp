@@ -6,6 +6,7 @@
 
 #include <tessera/graph/transform/simplify.hpp>
 #include <tessera/ops/attention/attention_rows.hpp>
+#include <tessera/ops/constraint_rows.hpp>
 #include <tessera/ops/contraction/contraction_rows.hpp>
 #include <tessera/ops/contraction/ragged_rows.hpp>
 #include <tessera/ops/contraction/window_rows.hpp>
@@ -22,8 +23,11 @@
 #include <tessera/ops/indexing/scatter_rows.hpp>
 #include <tessera/ops/indexing/sort_rows.hpp>
 #include <tessera/ops/random/key_rows.hpp>
+#include <tessera/ops/random/random_rows.hpp>
 #include <tessera/ops/reduction/reduction_rows.hpp>
-#include <tessera/ops/source_rows.hpp>
+#include <tessera/ops/source/argument_rows.hpp>
+#include <tessera/ops/source/extent_rows.hpp>
+#include <tessera/ops/source/position_rows.hpp>
 #include <tessera/ops/vmap/example_rows.hpp>
 
 namespace tessera {
@@ -31,7 +35,8 @@ namespace tessera {
 namespace ops {
 
 /// All operations of the library.
-using Operations = JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
+using Operations = JoinedLists<ArgumentOperations, ExtentOperations, PositionOperations, RandomOperations,
+                               ConstraintOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
                                DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations,
                                SortOperations, ScatterOperations, AttentionOperations, ControlOperations,
                                GradientOperations, NextafterOperations, GcdOperations, IncompleteGammaOperations,

@@ -9,8 +9,8 @@
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/elementwise/composition.hpp>
 #include <tessera/optim/adam/adamw.hpp>
+#include <tessera/optim/gradients/tensor_norm.hpp>
 #include <tessera/optim/optimizer_call.hpp>
-#include <tessera/optim/tensor_norm.hpp>
 #include <tessera/optim/update.hpp>
 
 namespace tessera {

@@ -2,7 +2,6 @@
 #define TESSERA_OPTIM_OPTIM_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <tessera/optim/accumulate.hpp>
 #include <tessera/optim/adam/adam.hpp>
 #include <tessera/optim/adam/adamax.hpp>
 #include <tessera/optim/adam/adamw.hpp>
@@ -17,13 +16,14 @@
 #include <tessera/optim/asgd.hpp>
 #include <tessera/optim/average.hpp>
 #include <tessera/optim/cg.hpp>
-#include <tessera/optim/clip.hpp>
+#include <tessera/optim/gradients/accumulate.hpp>
+#include <tessera/optim/gradients/clip.hpp>
+#include <tessera/optim/gradients/loss_scale.hpp>
 #include <tessera/optim/groups.hpp>
 #include <tessera/optim/lamb.hpp>
 #include <tessera/optim/layer_decay.hpp>
 #include <tessera/optim/lbfgs.hpp>
 #include <tessera/optim/lion.hpp>
-#include <tessera/optim/loss_scale.hpp>
 #include <tessera/optim/muon.hpp>
 #include <tessera/optim/optimizer_step.hpp>
 #include <tessera/optim/schedule/reduce_on_plateau.hpp>

@@ -12,7 +12,7 @@
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
-#include <tessera/optim/clip.hpp>
+#include <tessera/optim/gradients/clip.hpp>
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/optim/update.hpp>
 

@@ -34,12 +34,6 @@ struct GlobalMesh {
 
 /// Sets the mesh of this process. All threads see it; a later call replaces it.
 inline void set_global_mesh(const Mesh& mesh) { detail::GlobalMesh::instance().exchange(mesh); }
-inline void clear_global_mesh() { detail::GlobalMesh::instance().exchange({}); }
-inline bool has_global_mesh() {
-  auto& global = detail::GlobalMesh::instance();
-  const std::lock_guard lock(global.mutex);
-  return global.mesh.has_value();
-}
 /// The mesh of this process, set by set_global_mesh. Errors: `mesh_devices` if no mesh is set.
 inline Mesh global_mesh() {
   auto& global = detail::GlobalMesh::instance();

@@ -10,8 +10,8 @@
 #include <tessera/base/here.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/transform/value_and_grad.hpp>
-#include <tessera/optim/accumulate.hpp>
-#include <tessera/optim/clip.hpp>
+#include <tessera/optim/gradients/accumulate.hpp>
+#include <tessera/optim/gradients/clip.hpp>
 #include <tessera/optim/optimizer_step.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/tensor/compile.hpp>

@@ -56,23 +56,4 @@ graph 1
 )");
 }
 
-TEST(Print, Dot) {
-  constexpr int line = __LINE__ + 1;
-  const auto f = [](const auto& x) { return ts::exp(x); };
-  const oracle::Program program = oracle::trace<decltype(f), ts::ShardedTensor<double, 1>>();
-  EXPECT_EQ(ts::dot_of(program.view()), R"(digraph program {
-  node [shape=box, fontname="monospace"];
-  subgraph cluster_0 {
-    label="program";
-    n0_0 [label="%0 argument[0]\nf64[?]"];
-    n0_1 [label="%1 exp\nf64[?]\nprint_test.cpp:)" +
-                                            std::to_string(line) + R"("];
-    n0_0 -> n0_1;
-    n0_1 -> out0_0;
-    out0_0 [shape=plaintext, label="result 0"];
-  }
-}
-)");
-}
-
 }  // namespace

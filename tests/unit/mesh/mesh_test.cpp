@@ -407,7 +407,7 @@ TEST(SubMeshTest, HoldsTheDevicesThatShareTheOtherCoordinates) {
       ASSERT_EQ(found, ids);
       parts.insert(ids);
     }
-    ASSERT_EQ(static_cast<std::int64_t>(parts.size()), part.siblings());
+    ASSERT_EQ(static_cast<std::int64_t>(parts.size()), part.parent().size() / part.size());
   }
 }
 

@@ -8,7 +8,7 @@
 #include "../../support/gradients.hpp"
 #include "../../support/page.hpp"
 
-#include <tessera/optim/clip.hpp>
+#include <tessera/optim/gradients/clip.hpp>
 
 namespace {
 

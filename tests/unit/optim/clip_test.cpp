@@ -10,7 +10,7 @@
 #include "every_leaf.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/optim/clip.hpp>
+#include <tessera/optim/gradients/clip.hpp>
 #include <tessera/optim/tree_vdot.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/host.hpp>

@@ -17,7 +17,7 @@
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
-#include <tessera/optim/accumulate.hpp>
+#include <tessera/optim/gradients/accumulate.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/host.hpp>

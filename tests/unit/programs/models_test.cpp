@@ -5,7 +5,7 @@
 #include "check.hpp"
 
 #include <tessera/optim/adam/adamw.hpp>
-#include <tessera/optim/clip.hpp>
+#include <tessera/optim/gradients/clip.hpp>
 #include <tessera/optim/sgd.hpp>
 
 namespace ts = tessera;

@@ -1,6 +1,6 @@
 #include "check.hpp"
 
-#include <tessera/optim/clip.hpp>
+#include <tessera/optim/gradients/clip.hpp>
 
 namespace ts = tessera;
 using namespace programs;

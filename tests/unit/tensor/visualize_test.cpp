@@ -25,23 +25,27 @@ TEST(visualize, draws_where_a_tensor_lies) {
 }
 
 TEST(global_mesh, is_set_read_and_restored) {
-  ts::clear_global_mesh();
-  EXPECT_FALSE(ts::has_global_mesh());
-  tessera_test::expect_error(
-      ts::errc::mesh_devices, [] { (void)ts::global_mesh(); }, "set_global_mesh");
-  ts::set_global_mesh(mesh);
-  EXPECT_EQ(ts::global_mesh(), mesh);
+  const auto expect_none = [] {
+    tessera_test::expect_error(
+        ts::errc::mesh_devices, [] { (void)ts::global_mesh(); }, "set_global_mesh");
+  };
+  expect_none();
+  const ts::Mesh inner({{"x", 8}});
   {
-    const ts::Mesh inner({{"x", 8}});
     const ts::GlobalMeshScope scope(inner);
     EXPECT_EQ(ts::global_mesh(), inner);
-    ts::Mesh seen;
-    std::thread([&] { seen = ts::global_mesh(); }).join();
-    EXPECT_EQ(seen, inner);
+    ts::set_global_mesh(mesh);
+    EXPECT_EQ(ts::global_mesh(), mesh);
+    {
+      const ts::GlobalMeshScope within(inner);
+      EXPECT_EQ(ts::global_mesh(), inner);
+      ts::Mesh seen;
+      std::thread([&] { seen = ts::global_mesh(); }).join();
+      EXPECT_EQ(seen, inner);
+    }
+    EXPECT_EQ(ts::global_mesh(), mesh);
   }
-  EXPECT_EQ(ts::global_mesh(), mesh);
-  ts::clear_global_mesh();
-  EXPECT_FALSE(ts::has_global_mesh());
+  expect_none();
 }
 
 }  // namespace

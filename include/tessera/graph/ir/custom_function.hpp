@@ -62,7 +62,7 @@ struct CallExtents {
   }
   static constexpr bool is_letter(char label) { return label >= 'a'; }
   constexpr std::int64_t operator[](char label) const { return is_letter(label) ? of[label - 'a'] : label - '0'; }
-  /// Gives a label an extent; returns false if it has another one.
+  /// Gives a label an extent; returns false if it has another extent.
   constexpr bool bind(char label, std::int64_t extent) {
     if (is_letter(label) && of[label - 'a'] < 0) of[label - 'a'] = extent;
     return (*this)[label] == extent;

@@ -7,7 +7,6 @@
 #include <initializer_list>
 #include <string_view>
 #include <type_traits>
-#include <vector>
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
@@ -139,7 +138,7 @@ struct CheckpointPolicy {
 
 /// A traced program: graph 0 is the program itself, the others are bodies of repeats.
 struct Module {
-  std::vector<Graph> graphs = std::vector<Graph>(1);
+  Growable<Graph> graphs = Growable<Graph>(1);
   Growable<OpenBody> open;             ///< the bodies that are being traced, the innermost last
   int current = 0;                     ///< the graph to which the trace adds nodes: the innermost body, or the program
   Growable<PartitionSpec> specs;       ///< of the constraint nodes

@@ -70,34 +70,6 @@ inline std::string text_of(const ProgramView& program) {
   return text;
 }
 
-/// A program in the language of Graphviz: a cluster for each graph, a dashed edge from a repeat to its body's results.
-inline std::string dot_of(const ProgramView& program) {
-  std::string text = "digraph program {\n  node [shape=box, fontname=\"monospace\"];\n";
-  for (int g = 0; g < program.graph_count; ++g) {
-    const GraphView& graph = program.graphs[g];
-    text += concat_text("  subgraph cluster_", g, " {\n    label=\"", g == 0 ? "program" : concat_text("graph ", g),
-                        "\";\n");
-    for (int id = 0; id < graph.size; ++id) {
-      text += concat_text("    n", g, "_", id, " [label=\"%", id, " ", detail::operation_text(program, graph, id));
-      if (!graph[id].is_repeat()) text += "\\n" + detail::type_text(graph[id]);
-      if (graph[id].source.line != 0) text += "\\n" + graph[id].source.text();
-      text += "\"];\n";
-    }
-    for (int id = 0; id < graph.size; ++id)
-      for (int i = 0; i < graph[id].arity; ++i)
-        if (const int operand = graph.operand(id, i); operand >= 0)
-          text += concat_text("    n", g, "_", operand, " -> n", g, "_", id, ";\n");
-    for (int k = 0; k < graph.output_count; ++k)
-      text += concat_text("    n", g, "_", graph.outputs[k], " -> out", g, "_", k, ";\n    out", g, "_", k,
-                          " [shape=plaintext, label=\"result ", k, "\"];\n");
-    text += "  }\n";
-    for (int id = 0; id < graph.size; ++id)
-      if (graph[id].is_repeat())
-        text += concat_text("  n", g, "_", id, " -> out", graph[id].index(), "_0 [style=dashed];\n");
-  }
-  return text + "}\n";
-}
-
 }  // namespace tessera
 
 TESSERA_PLANNING_END

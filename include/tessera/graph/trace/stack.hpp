@@ -5,8 +5,8 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/body.hpp>
@@ -23,7 +23,14 @@ template <class Block> class Stack {
   using block = Block;
 
   constexpr Stack() = default;
-  explicit Stack(std::vector<Block> layers) : layers_(std::move(layers)) {}
+  explicit Stack(Growable<Block> layers) : layers_(std::move(layers)) {}
+  /// Of the layers in a std::vector or another container.
+  template <class Layers>
+    requires(!std::is_same_v<Layers, Stack>) && requires(const Layers& layers) { Block(*layers.begin()); }
+  explicit Stack(const Layers& layers) {
+    layers_.reserve(layers.size());
+    for (const Block& layer : layers) layers_.push_back(layer);
+  }
   /// Makes layer i with make(i). Errors: `structure` for n < 0.
   template <class Make> Stack(int n, Make&& make) {
     if (n < 0) fail(errc::structure, "[stack] number of layers: ", n, " is negative");
@@ -34,8 +41,8 @@ template <class Block> class Stack {
   constexpr int size() const { return static_cast<int>(layers_.size()); }
   constexpr Block& operator[](int i) { return layers_[static_cast<std::size_t>(i)]; }
   constexpr const Block& operator[](int i) const { return layers_[static_cast<std::size_t>(i)]; }
-  constexpr std::vector<Block>& layers() { return layers_; }
-  constexpr const std::vector<Block>& layers() const { return layers_; }
+  constexpr Growable<Block>& layers() { return layers_; }
+  constexpr const Growable<Block>& layers() const { return layers_; }
 
   /// A loop over the layers does not compile: in a traced function there is one layer, with the tensors of all.
   template <class B = Block> constexpr const B* begin() const {
@@ -64,7 +71,7 @@ template <class Block> class Stack {
  private:
   template <class X, class... Extra> constexpr auto called(Here at, const X& x, const Extra&... extra) const;
 
-  std::vector<Block> layers_;
+  Growable<Block> layers_;
   Dim count_{};  // a placeholder, in a trace of a block without tensors
 };
 

@@ -3,7 +3,6 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
-#include <vector>
 
 #include <tessera/base/defined_in_ops.hpp>
 #include <tessera/base/growable.hpp>
@@ -125,8 +124,8 @@ constexpr Graph compact(const GraphView& graph) {
 }
 
 /// The simplified graphs of a program, where graph_at(g) returns its graphs.
-template <class GraphAt> constexpr std::vector<Graph> simplified(GraphAt graph_at) {
-  std::vector<Graph> made;
+template <class GraphAt> constexpr Growable<Graph> simplified(GraphAt graph_at) {
+  Growable<Graph> made;
   Growable<int> body_of{0};  // index in the old program, by kept graph
   for (std::size_t g = 0; g < body_of.size(); ++g) {
     bool left_dead = false;

@@ -92,6 +92,44 @@ template <class Memory> constexpr auto stored_keys_and_values(const auto& layer,
 
 }  // namespace tessera::nn::detail
 
+/// The member functions that MultiHeadAttention and GroupedQueryAttention share: attention to a memory, all named forms
+/// except `cached`, and the keys and values of a memory. A macro, since a model can't have a base class.
+#define TESSERA_ATTENTION_FORMS()                                                                                  \
+  template <class Memory, class Drop = tessera::nn::detail::NoDropout>                                             \
+    requires(!tessera::nn::detail::DropsWeights<Memory>)                                                           \
+  constexpr auto operator()(const auto& x, const Memory& memory, const Drop& drop = {}, Here at = Here::current()) \
+      const {                                                                                                      \
+    return tessera::nn::detail::attend_to_all(*this, x, memory, drop, at);                                         \
+  }                                                                                                                \
+  template <tessera::nn::detail::DropsWeights Drop = tessera::nn::detail::NoDropout>                               \
+  constexpr auto causal(const auto& x, const Drop& drop = {}, Here at = Here::current()) const {                   \
+    return tessera::nn::detail::attend_causally(*this, x, drop, at);                                               \
+  }                                                                                                                \
+  template <class Mask, class Drop = tessera::nn::detail::NoDropout>                                               \
+    requires(!tessera::nn::detail::DropsWeights<Mask>)                                                             \
+  constexpr auto causal(const auto& x, const Mask& mask, const Drop& drop = {}, Here at = Here::current()) const { \
+    return tessera::nn::detail::attend_where<true>(*this, x, x, mask, drop, at);                                   \
+  }                                                                                                                \
+  template <class Drop = tessera::nn::detail::NoDropout>                                                           \
+  constexpr auto masked(const auto& x, const auto& memory, const auto& mask, const Drop& drop = {},                \
+                        Here at = Here::current()) const {                                                         \
+    return tessera::nn::detail::attend_where<false>(*this, x, memory, mask, drop, at);                             \
+  }                                                                                                                \
+  template <class Drop = tessera::nn::detail::NoDropout>                                                           \
+  constexpr auto biased(const auto& x, const auto& memory, const auto& bias, const Drop& drop = {},                \
+                        Here at = Here::current()) const {                                                         \
+    return tessera::nn::detail::attend_with_bias(*this, x, memory, bias, drop, at);                                \
+  }                                                                                                                \
+  constexpr auto windowed(const auto& x, const auto& before, const auto& after, Here at = Here::current()) const { \
+    return tessera::nn::detail::attend_in_window(*this, x, before, after, at);                                     \
+  }                                                                                                                \
+  template <class Memory> constexpr auto keys_and_values(const Memory& memory, Here at = Here::current()) const {  \
+    return tessera::nn::detail::stored_keys_and_values(*this, memory, at);                                         \
+  }                                                                                                                \
+  template <class U> constexpr auto known(const KvCache<U>& memory) const {                                        \
+    return std::tuple(memory.keys, memory.values);                                                                 \
+  }
+
 #include <tessera/base/pop_macros.hpp>
 
 #endif

@@ -24,7 +24,8 @@
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/indexing/dynamic_slice.hpp>
 #include <tessera/ops/indexing/one_hot.hpp>
-#include <tessera/ops/source_rows.hpp>
+#include <tessera/ops/source/extent_rows.hpp>
+#include <tessera/ops/source/position_rows.hpp>
 #include <tessera/tensor/creation.hpp>
 
 // Caches of keys and values, for generation token by token.

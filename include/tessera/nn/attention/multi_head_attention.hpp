@@ -53,43 +53,13 @@ template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias
   constexpr auto operator()(const auto& x, const Drop& drop = {}, Here at = Here::current()) const {
     return detail::attend_to_all(*this, x, x, drop, at);
   }
-  template <class Memory, class Drop = detail::NoDropout>
-    requires(!detail::DropsWeights<Memory>)
-  constexpr auto operator()(const auto& x, const Memory& memory, const Drop& drop = {},
-                            Here at = Here::current()) const {
-    return detail::attend_to_all(*this, x, memory, drop, at);
-  }
-  template <detail::DropsWeights Drop = detail::NoDropout>
-  constexpr auto causal(const auto& x, const Drop& drop = {}, Here at = Here::current()) const {
-    return detail::attend_causally(*this, x, drop, at);
-  }
-  template <class Mask, class Drop = detail::NoDropout>
-    requires(!detail::DropsWeights<Mask>)
-  constexpr auto causal(const auto& x, const Mask& mask, const Drop& drop = {}, Here at = Here::current()) const {
-    return detail::attend_where<true>(*this, x, x, mask, drop, at);
-  }
-  template <class Drop = detail::NoDropout>
-  constexpr auto masked(const auto& x, const auto& memory, const auto& mask, const Drop& drop = {},
-                        Here at = Here::current()) const {
-    return detail::attend_where<false>(*this, x, memory, mask, drop, at);
-  }
-  template <class Drop = detail::NoDropout>
-  constexpr auto biased(const auto& x, const auto& memory, const auto& bias, const Drop& drop = {},
-                        Here at = Here::current()) const {
-    return detail::attend_with_bias(*this, x, memory, bias, drop, at);
-  }
-  constexpr auto windowed(const auto& x, const auto& before, const auto& after, Here at = Here::current()) const {
-    return detail::attend_in_window(*this, x, before, after, at);
-  }
+  TESSERA_ATTENTION_FORMS()
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
     tessera::detail::require_trace("cached", "the layer", Source::from(at), *this, x, cache);
     const tessera::detail::LayerCall call(at, x);
     const auto made = detail::cached_attention<false>(split(query(x)), split(key(x)), split(value(x)), cache, position);
     return std::tuple(merged(std::get<0>(made)), std::get<1>(made));
-  }
-  template <class Memory> constexpr auto keys_and_values(const Memory& memory, Here at = Here::current()) const {
-    return detail::stored_keys_and_values(*this, memory, at);
   }
 
   constexpr auto split(const auto& x) const { return rearrange<"b t (h e) -> b t h e">(x, len<"h">(heads)); }
@@ -98,9 +68,6 @@ template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias
   static constexpr bool grouped = false;
   constexpr auto queries(const auto& x) const { return split(query(x)); }
   constexpr auto known(const auto& memory) const { return std::tuple(split(key(memory)), split(value(memory))); }
-  template <class U> constexpr auto known(const KvCache<U>& memory) const {
-    return std::tuple(memory.keys, memory.values);
-  }
 };
 
 namespace detail {

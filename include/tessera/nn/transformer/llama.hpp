@@ -58,34 +58,7 @@ struct GroupedQueryAttention {
   constexpr auto operator()(const auto& x, const Drop& drop = {}, Here at = Here::current()) const {
     return detail::attend_causally(*this, x, drop, at);
   }
-  template <class Memory, class Drop = detail::NoDropout>
-    requires(!detail::DropsWeights<Memory>)
-  constexpr auto operator()(const auto& x, const Memory& memory, const Drop& drop = {},
-                            Here at = Here::current()) const {
-    return detail::attend_to_all(*this, x, memory, drop, at);
-  }
-  template <detail::DropsWeights Drop = detail::NoDropout>
-  constexpr auto causal(const auto& x, const Drop& drop = {}, Here at = Here::current()) const {
-    return detail::attend_causally(*this, x, drop, at);
-  }
-  template <class Mask, class Drop = detail::NoDropout>
-    requires(!detail::DropsWeights<Mask>)
-  constexpr auto causal(const auto& x, const Mask& mask, const Drop& drop = {}, Here at = Here::current()) const {
-    return detail::attend_where<true>(*this, x, x, mask, drop, at);
-  }
-  template <class Drop = detail::NoDropout>
-  constexpr auto masked(const auto& x, const auto& memory, const auto& mask, const Drop& drop = {},
-                        Here at = Here::current()) const {
-    return detail::attend_where<false>(*this, x, memory, mask, drop, at);
-  }
-  template <class Drop = detail::NoDropout>
-  constexpr auto biased(const auto& x, const auto& memory, const auto& bias, const Drop& drop = {},
-                        Here at = Here::current()) const {
-    return detail::attend_with_bias(*this, x, memory, bias, drop, at);
-  }
-  constexpr auto windowed(const auto& x, const auto& before, const auto& after, Here at = Here::current()) const {
-    return detail::attend_in_window(*this, x, before, after, at);
-  }
+  TESSERA_ATTENTION_FORMS()
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
     tessera::detail::require_trace("cached", "the layer", Source::from(at), *this, x, cache);
@@ -94,9 +67,6 @@ struct GroupedQueryAttention {
     const auto of_x = known(x, position);
     const auto made = detail::cached_attention<true>(q, std::get<0>(of_x), std::get<1>(of_x), cache, position);
     return std::tuple(merged(std::get<0>(made)), std::get<1>(made));
-  }
-  template <class Memory> constexpr auto keys_and_values(const Memory& memory, Here at = Here::current()) const {
-    return detail::stored_keys_and_values(*this, memory, at);
   }
 
   constexpr auto split(const auto& x, const Dim& count) const {
@@ -113,9 +83,6 @@ struct GroupedQueryAttention {
     return std::tuple(rotary_embedding(split(key(x), key_heads), position, rotary), split(value(x), key_heads));
   }
   constexpr auto known(const auto& memory) const { return known(memory, 0); }
-  template <class U> constexpr auto known(const KvCache<U>& memory) const {
-    return std::tuple(memory.keys, memory.values);
-  }
 };
 
 /// A layer of Llama: x + attention(norm(x)), then x + mlp(norm(x)), with RmsNorm, grouped-query attention, rotary

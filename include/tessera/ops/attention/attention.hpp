@@ -13,7 +13,8 @@
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/functional.hpp>
 #include <tessera/ops/random/random.hpp>
-#include <tessera/ops/source_rows.hpp>
+#include <tessera/ops/source/extent_rows.hpp>
+#include <tessera/ops/source/position_rows.hpp>
 
 namespace tessera {
 

@@ -9,8 +9,9 @@
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/gradient.hpp>
+#include <tessera/ops/elementwise/select.hpp>
 #include <tessera/ops/operation.hpp>
-#include <tessera/ops/source_rows.hpp>
+#include <tessera/ops/source/extent_rows.hpp>
 
 TESSERA_PLANNING_BEGIN
 

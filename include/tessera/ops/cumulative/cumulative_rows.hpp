@@ -10,7 +10,8 @@
 #include <tessera/ops/elementwise/comparison.hpp>
 #include <tessera/ops/indexing/sort_rows.hpp>
 #include <tessera/ops/operation.hpp>
-#include <tessera/ops/source_rows.hpp>
+#include <tessera/ops/source/extent_rows.hpp>
+#include <tessera/ops/source/position_rows.hpp>
 
 TESSERA_PLANNING_BEGIN
 

@@ -5,7 +5,8 @@
 #include <concepts>
 
 #include <tessera/ops/elementwise.hpp>
-#include <tessera/ops/source_rows.hpp>
+#include <tessera/ops/source/extent_rows.hpp>
+#include <tessera/ops/source/position_rows.hpp>
 
 namespace tessera {
 

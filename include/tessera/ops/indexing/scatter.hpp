@@ -52,8 +52,8 @@ constexpr auto scatter(const X& x, const Indices& indices, const Elements& sourc
 /// source[.., k, ..] for each element of the source, in the order of k: of several elements at one index the last one
 /// stays, on every sharding. Indices and source have one shape, and the extents of x along the other dims. Gradients:
 /// of x the cotangent where no element was replaced; of source the cotangent at the index, 0 for an element that
-/// another one replaced. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim differs.
-/// Communication: D of x, of the indices and of the source is made whole, as in sort.
+/// another element replaced. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim
+/// differs. Communication: D of x, of the indices and of the source is made whole, as in sort.
 template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto scatter(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return detail::scatter<D, ScatterRule{.replaces = true}>(x, indices, source, at);

@@ -11,7 +11,7 @@
 #include <tessera/ops/indexing/scatter_rule.hpp>
 #include <tessera/ops/indexing/sort_rows.hpp>
 #include <tessera/ops/operation.hpp>
-#include <tessera/ops/source_rows.hpp>
+#include <tessera/ops/source/position_rows.hpp>
 
 TESSERA_PLANNING_BEGIN
 

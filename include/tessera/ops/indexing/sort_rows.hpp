@@ -8,6 +8,7 @@
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/gradient.hpp>
 #include <tessera/ops/data_movement/data_movement_rows.hpp>
+#include <tessera/ops/elementwise/select.hpp>
 #include <tessera/ops/operation.hpp>
 #include <tessera/ops/sorting/order.hpp>
 

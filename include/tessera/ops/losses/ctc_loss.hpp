@@ -29,7 +29,7 @@ struct Ctc {
 
 namespace detail {
 
-/// The logarithm of a probability of 0: finite, so that no infinity is subtracted from another one.
+/// The logarithm of a probability of 0: finite, so that no infinity is subtracted from another infinity.
 inline constexpr double log_of_zero = -1e30;
 
 /// The labels with blanks around them, [batch, 2 length + 1], and the logarithm of the probability, 1 or 0, that a

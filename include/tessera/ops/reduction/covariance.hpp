@@ -9,7 +9,8 @@
 #include <tessera/ops/elementwise/select.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
-#include <tessera/ops/source_rows.hpp>
+#include <tessera/ops/source/extent_rows.hpp>
+#include <tessera/ops/source/position_rows.hpp>
 
 namespace tessera {
 

@@ -9,7 +9,8 @@
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
 #include <tessera/ops/reduction/reduction_rows.hpp>
-#include <tessera/ops/source_rows.hpp>
+#include <tessera/ops/source/extent_rows.hpp>
+#include <tessera/ops/source/position_rows.hpp>
 
 namespace tessera {
 

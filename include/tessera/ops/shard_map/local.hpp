@@ -81,7 +81,7 @@ constexpr Value local_product(Value context, unsigned all, const LocalValue& a, 
   return aligned({Tag::product(x.at(context.source), y, labels), in_x | in_y, rank_out}, all, rank_out);
 }
 
-/// Broadcasts a value to the shape of another one, and to leading dims that the other one lacks.
+/// Broadcasts a value to the shape of another value, and to leading dims that the other value lacks.
 template <class Tag>
 constexpr Value spread_local(const ShardMapText& text, Value context, unsigned all, const LocalValue& x,
                              const LocalValue& like) {

@@ -12,7 +12,7 @@
 #include <tessera/ops/elementwise/comparison.hpp>
 #include <tessera/ops/operation.hpp>
 #include <tessera/ops/reduction/reduction_rows.hpp>
-#include <tessera/ops/source_rows.hpp>
+#include <tessera/ops/source/position_rows.hpp>
 
 // Collectives over the examples of a ts::vmap. They are only in the graph of one example: as vmap makes the nodes of
 // all examples, they become reductions over the dim of examples, or nothing. Operand 1 is the index of the example in

@@ -332,7 +332,7 @@ Stack<PipelineStage<Axis, Block, Chunks>> pipeline_stages(const Stack<Block>& la
 /// The inverse of pipeline_stages(): the layers in the order of the model, on the mesh of the stages.
 template <FixedString Axis, class Block, int Chunks>
 Stack<Block> unwrap(const Stack<PipelineStage<Axis, Block, Chunks>>& stages, Here at = Here::current()) {
-  std::vector<Block> layers;
+  Growable<Block> layers;
   int count = 1;
   for (int chunk = 0; chunk < Chunks; ++chunk)
     for (int stage = 0; stage < count; ++stage)

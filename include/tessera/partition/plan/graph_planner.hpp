@@ -210,14 +210,12 @@ class GraphPlanner : PlannedValues {
 
   // ---- repeats
 
-  constexpr void add_repeat(int u) {
+  /// How the body of a repeat returns its results.
+  constexpr Growable<OutputRequest> body_requests(int u) const {
     const Unit& unit = units_[u];
     const int body = graph_[unit.root].index();
     const Repeat repeat = Repeat::of(graph_[unit.root]);
-    const ValueShardings& inner = solver_.values[size(body)];
     const GraphView body_graph = program_.graphs[body];
-    const int stacked_end = repeat.carried + repeat.stacked;
-
     Growable<OutputRequest> requests(size(body_graph.output_count));
     for (int k = 0; k < body_graph.output_count; ++k) {
       OutputRequest& request = requests[size(k)];
@@ -228,7 +226,7 @@ class GraphPlanner : PlannedValues {
       else if (outside >= 0)
         request.sharding = without_layers(values_.of[size(outside)]);
       else
-        request.sharding = inner.of[size(body_graph.outputs[k])];
+        request.sharding = solver_.values[size(body)].of[size(body_graph.outputs[k])];
       if (outside >= 0)
         leave_partial(request.sharding, flow_.produced[size(outside)].unreduced);
       else if (k < repeat.carried)
@@ -237,6 +235,17 @@ class GraphPlanner : PlannedValues {
       request.stored = true;
       if (k < repeat.carried) request.storage = carried_storage(body, k, outside);
     }
+    return requests;
+  }
+  constexpr void add_repeat(int u) {
+    const Unit& unit = units_[u];
+    const int body = graph_[unit.root].index();
+    const Repeat repeat = Repeat::of(graph_[unit.root]);
+    const ValueShardings& inner = solver_.values[size(body)];
+    const GraphView body_graph = program_.graphs[body];
+    const int stacked_end = repeat.carried + repeat.stacked;
+
+    const Growable<OutputRequest> requests = body_requests(u);
     plans_[size(body)] =
         GraphPlanner(program_, all_units_, mesh_, all_found_, solver_, sums_, options_, body, requests.data(), plans_)
             .plan();

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
@@ -33,11 +32,11 @@ class PlanDiff {
   std::string text() { return std::move(out_); }
 
  private:
-  std::vector<std::string> before_, after_;
+  Growable<std::string> before_, after_;
   std::string out_;
 
-  static std::vector<std::string> lines(const Plan& plan) {
-    std::vector<std::string> list;
+  static Growable<std::string> lines(const Plan& plan) {
+    Growable<std::string> list;
     plan.for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
       if (c.kind == Collective::slice) return;
       const std::string at = c.source.text();

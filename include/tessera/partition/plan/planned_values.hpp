@@ -29,7 +29,7 @@ namespace tessera {
 namespace detail {
 
 /// The values of a graph while its plan is made: each node in the shardings and the storage in which steps read it, and
-/// the steps that reshard or copy a value into another one.
+/// the steps that reshard or copy a value into another value.
 class PlannedValues {
  protected:
   constexpr PlannedValues(const GraphView& graph, const UnitsView& units, const Mesh& mesh, const GraphShapes& found,

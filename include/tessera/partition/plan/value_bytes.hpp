@@ -76,7 +76,7 @@ constexpr std::int64_t moved_bytes(const PlanValue& value, const Mesh& mesh) {
                          "bytes of partial values");
 }
 
-/// Whether a reshard gathers a dim that is only stored split (FSDP), which the user has asked for by its spec.
+/// Whether a reshard gathers a dim that is only stored split (FSDP), because its spec has `gathered_on_use`.
 constexpr bool was_stored(const Sharding& from, const Sharding& to) {
   bool stored = false;
   for (int d = 0; d < from.rank; ++d) {

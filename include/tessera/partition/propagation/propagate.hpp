@@ -71,7 +71,7 @@ struct FactorClaim {
   std::int64_t bytes = 0;   ///< of all operands that suggest these axes, or these and then more axes
   std::int64_t direct = 0;  ///< of those that suggest exactly these axes
 
-  /// Whether this claim wins over the other one: a lower priority, arguments of the program, more bytes, ...
+  /// Whether this claim wins over the other claim: a lower priority, arguments of the program, more bytes, ...
   constexpr bool before(const FactorClaim& other) const {
     if (priority != other.priority) return priority < other.priority;
     if (argument != other.argument) return argument;

@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPTIM_CLIP_HPP
-#define TESSERA_OPTIM_CLIP_HPP
+#ifndef TESSERA_OPTIM_GRADIENTS_CLIP_HPP
+#define TESSERA_OPTIM_GRADIENTS_CLIP_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <limits>
@@ -17,7 +17,7 @@
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
-#include <tessera/optim/tensor_norm.hpp>
+#include <tessera/optim/gradients/tensor_norm.hpp>
 #include <tessera/optim/tree_map.hpp>
 
 namespace tessera {

@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPTIM_LOSS_SCALE_HPP
-#define TESSERA_OPTIM_LOSS_SCALE_HPP
+#ifndef TESSERA_OPTIM_GRADIENTS_LOSS_SCALE_HPP
+#define TESSERA_OPTIM_GRADIENTS_LOSS_SCALE_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <array>

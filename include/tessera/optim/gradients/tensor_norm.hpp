@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPTIM_TENSOR_NORM_HPP
-#define TESSERA_OPTIM_TENSOR_NORM_HPP
+#ifndef TESSERA_OPTIM_GRADIENTS_TENSOR_NORM_HPP
+#define TESSERA_OPTIM_GRADIENTS_TENSOR_NORM_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/ir/value.hpp>

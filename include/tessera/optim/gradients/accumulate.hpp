@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPTIM_ACCUMULATE_HPP
-#define TESSERA_OPTIM_ACCUMULATE_HPP
+#ifndef TESSERA_OPTIM_GRADIENTS_ACCUMULATE_HPP
+#define TESSERA_OPTIM_GRADIENTS_ACCUMULATE_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <tuple>
