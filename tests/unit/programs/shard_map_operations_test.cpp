@@ -242,4 +242,43 @@ TEST(ShardMapOperations, DynamicSlices) {
   compare<DynamicSlicesInALoop>({12, 2}, {3, 2}, "dynamic slices in a loop");
 }
 
+struct Rotary {  // [B, T, H, 4], [2]
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    const auto turned = ts::rotary_embedding(x, index_of(x)) * ts::rotary_embedding(x, index_of(w));
+    return turned + ts::rotary_embedding(ts::slice<1>(x, 1, 1), index_of(x)) * ts::sum(w);
+  }
+};
+struct Segments {  // [K, 2], [3, 2]
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    const auto sums = ts::segment_sum(x, indices_of(x), 3) * ts::maximum(ts::segment_max(w, indices_of(w), 3), -9.0);
+    return x + ts::embedding(sums + ts::segment_sum(w, indices_of(w), 3), indices_of(x));
+  }
+};
+struct Bags {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    const auto starts = ts::arange<std::int32_t>(2, x) * 2;
+    return ts::embedding_bag(w, indices_of(x), starts) * ts::embedding_bag(x, indices_of(w), starts);
+  }
+};
+struct BlockDiagonal {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    return ts::matmul(ts::block_diag(x, w),
+                      ts::block_diag(ts::transpose<1, 0>(w), ts::matmul(ts::transpose<1, 0>(x), x)));
+  }
+};
+struct RaggedProduct {  // [K, 2], [2, 2]
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    const auto sizes = ts::cast<std::int32_t>(ts::bincount(indices_of(x), 3));
+    const auto matrices = ts::stack<0>(w, ts::sin(w), w * ts::sum(x));
+    return ts::ragged_dot(x, matrices, sizes) + ts::ragged_dot(x, ts::stack<0>(w, w * w, ts::sin(w)), sizes);
+  }
+};
+TEST(ShardMapOperations, OperandsThatDifferInWhatVaries) {
+  compare<Rotary>({8, 2, 1, 4}, {2}, "rotary_embedding");
+  compare<Segments>({12, 2}, {3, 2}, "segments");
+  compare<Bags>({12, 2}, {3, 2}, "embedding_bag");
+  compare<BlockDiagonal>({12, 2}, {3, 2}, "block_diag");
+  compare<RaggedProduct>({12, 2}, {2, 2}, "ragged_dot");
+}
+
 }  // namespace
