@@ -80,3 +80,21 @@ TEST(Assembled, RowsOfStaticExtent) {
   expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<1>>>(with_gradient(f), large({values("mn"), values("n")}),
                                                                34);
 }
+
+// Two operands receive overlapping boxes of one shard, neither of which has all elements of both: three rows of some
+// columns, and one whole row.
+TEST(Assembled, HalosThatOverlap) {
+  constexpr auto f = [](const auto& x, const auto& y) {  // [m, n]
+    const auto far = ts::slice<1>(ts::roll<0>(x, 3), 20, 20);
+    return ts::concat<1>(far, ts::slice<1>(y, 0, ts::extent<1>(x) - 20)) * 2.f + ts::roll<0>(x, 1);
+  };
+  constexpr auto g = [](const auto& x, const auto& y) {
+    const auto far = ts::slice<1>(ts::roll<0>(x, -3), 20, 20);
+    return ts::roll<0>(x, -1) - ts::concat<1>(far, ts::slice<1>(y, 0, ts::extent<1>(x) - 20));
+  };
+  Check check = large({values("mn"), values("mn")}, 20);
+  check.extents = {{'m', {48, 65, 130}}, {'n', {64, 130, 300}}};
+  check.least_axes = 1;
+  expect_equal_on_all_meshes<Tensor<2>, Tensor<2>>(f, check, 35);
+  expect_equal_on_all_meshes<Tensor<2>, Tensor<2>>(g, check, 36);
+}

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "../../support/random_program.hpp"
+#include "../../support/random_stencil.hpp"
 
 #include <tessera/graph/ir/print.hpp>
 #include <tessera/mesh/mesh.hpp>
@@ -32,14 +33,14 @@ struct Case {
   bool rounds = false;                   ///< to bf16
 };
 
-/// Up to 16 devices on up to three axes, of even and odd sizes.
-inline ts::Mesh random_mesh(std::mt19937& random) {
+/// Up to `most` devices on up to three axes, of even and odd sizes.
+inline ts::Mesh random_mesh(std::mt19937& random, int most) {
   const char* names[] = {"x", "y", "z"};
   ts::AxisTable axes;
   int devices = 1;
   for (int axis = 0, rank = static_cast<int>(random() % 4); axis < rank; ++axis) {
     const int sizes[] = {2, 2, 3, 4, 4, 1};
-    const int size = std::min(sizes[random() % 6], 16 / devices);
+    const int size = std::min(sizes[random() % 6], most / devices);
     axes.push_back({names[axis], size});
     devices *= size;
   }
@@ -88,16 +89,18 @@ inline const Node& argument_of(const Case& c, std::size_t index) {
   throw std::logic_error("an argument that the program lacks");
 }
 
-inline Case random_case(unsigned seed, bool gradients, bool smooth) {
+/// `Made`: RandomProgram or RandomStencil.
+template <class Made = RandomProgram>
+Case random_case(unsigned seed, bool gradients, bool smooth, int most_devices = 16) {
   std::mt19937 random(seed);
   Case c;
-  c.mesh = random_mesh(random);
+  c.mesh = random_mesh(random, most_devices);
   RandomProgramOptions options;
   options.every_operation = true;
   options.smooth = smooth;
   options.type = smooth || random() % 3 > 0 ? ts::DType::f64 : ts::DType::f32;
   options.spec = [&](int rank) { return random_spec(random, c.mesh, rank); };
-  RandomProgram made(seed, 3 + static_cast<int>(random() % 10), options);
+  Made made(seed, 3 + static_cast<int>(random() % 10), options);
   c.module = made.finish(gradients, false).module;
   c.values = made.arguments;
   c.stacked = made.stacked_arguments;

@@ -244,8 +244,7 @@ std::string text_of(const std::map<std::string, int>& seen) {
   return text;
 }
 
-void expect_runs(unsigned seed, bool gradients, bool smooth, Seen& seen) {
-  const Case c = random_case(seed, gradients, smooth);
+void expect_runs(unsigned seed, const Case& c, Seen& seen) {
   ++seen.programs;
   const std::string found = defect_of(c, seen);
   if (found.empty()) return;
@@ -265,12 +264,12 @@ TEST(RandomPrograms, GiveWhatTheGraphSays) {
     std::string plan;
     const std::string found = defect_of(c, seen, &plan);
     std::cout << text_of_case(c) << plan << found << "\n";
-    expect_runs(static_cast<unsigned>(one), one % 3 == 0, false, seen);
+    expect_runs(static_cast<unsigned>(one), c, seen);
     return;
   }
   const int first = environment("TESSERA_FIRST_CASE", 0), count = environment("TESSERA_CASES", 3000);
   for (int i = first; i < first + count && !HasFailure(); ++i)
-    expect_runs(static_cast<unsigned>(i), i % 3 == 0, false, seen);
+    expect_runs(static_cast<unsigned>(i), random_case(static_cast<unsigned>(i), i % 3 == 0, false), seen);
   std::cout << seen.programs << " programs: " << seen.refused << " refused, " << seen.ill_conditioned
             << " results that rounding decides, " << seen.donated << " results that may be written over arguments\n"
             << "units:" << text_of(seen.units) << "\noperations:" << text_of(seen.operations)
@@ -297,7 +296,7 @@ TEST(RandomPrograms, GiveWhatTheGraphSays) {
   // No program gives a host scalar to a repeat yet: the last role is left out.
   for (int k = 0; k < static_cast<int>(ts::ValueRole::host); ++k)
     roles.insert(role_name(static_cast<ts::ValueRole>(k)));
-  roles.erase("assembled");  // rows of these programs are too short: assembled_test.cpp
+  roles.erase("assembled");  // rows of these programs are too short for that
   for (int k = 0; k <= static_cast<int>(ts::Collective::slice); ++k)
     collectives.insert(std::string(name_of(static_cast<ts::Collective>(k))));
   EXPECT_EQ(missing(seen.units, units), "");
@@ -305,6 +304,21 @@ TEST(RandomPrograms, GiveWhatTheGraphSays) {
   EXPECT_EQ(missing(seen.roles, roles), "");
   EXPECT_EQ(missing(seen.collectives, collectives), "");
   EXPECT_EQ(missing(seen.steps, std::set<std::string>{"compute", "reshard", "repeat"}), "");
+}
+
+TEST(RandomPrograms, OfStencils) {
+  Seen seen;
+  const int one = environment("TESSERA_CASE", -1), first = one >= 0 ? one : environment("TESSERA_FIRST_CASE", 0),
+            count = one >= 0 ? 1 : environment("TESSERA_CASES", 3000) / 10;
+  for (int i = first; i < first + count && !HasFailure(); ++i)
+    expect_runs(static_cast<unsigned>(i), random_case<RandomStencil>(static_cast<unsigned>(i), i % 4 == 0, false),
+                seen);
+  std::cout << seen.programs << " programs: " << seen.refused << " refused, " << seen.ill_conditioned
+            << " results that rounding decides, " << seen.donated << " results that may be written over arguments\n"
+            << "roles:" << text_of(seen.roles) << "\ncollectives:" << text_of(seen.collectives) << "\n";
+  if (HasFailure() || count < 100) return;
+  EXPECT_GT(seen.roles["assembled"], count / 4);
+  EXPECT_LT(seen.refused, seen.programs / 20);
 }
 
 // A mistake in what a program is made of is found: each in the first programs that have it.
@@ -326,8 +340,8 @@ TEST(RandomPrograms, GradientsAreThoseOfDifferences) {
   const int first = environment("TESSERA_FIRST_CASE", 0), count = environment("TESSERA_CASES", 3000) / 8;
   for (int i = first; i < first + count && !HasFailure(); ++i) {
     const auto seed = static_cast<unsigned>(i) + 1000000u;
-    expect_runs(seed, true, true, seen);
     const Case c = random_case(seed, true, true);
+    expect_runs(seed, c, seen);
     const Program program(c.module, static_cast<int>(c.values.size()));
     const std::vector<Array> result = run(program.view(), c.values, draw_philox);
     std::vector<Array> up = c.values, down = c.values;

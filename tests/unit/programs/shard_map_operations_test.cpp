@@ -1,5 +1,6 @@
 #include <cstdint>
 #include <tuple>
+#include <vector>
 
 #include "on_each_device.hpp"
 #include <gtest/gtest.h>
@@ -145,6 +146,139 @@ TEST(ShardMapOperations, Indices) {
   compare<Index>({12, 2}, {3, 3, 2}, "index");
   compare<Lookup>({12, 2}, {3, 2}, "embedding");
   compare<Masked>({12, 2}, {2}, "masked_select and others");
+}
+
+struct AttentionWithBias {  // [B, T, H, E], [H, T, T]
+  constexpr auto operator()(const auto& x, const auto& w) const { return ts::attention(x, ts::sin(x), ts::cos(x), w); }
+};
+struct AttentionWithBiasOfEach {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    const auto of_batch = ts::unsqueeze<2>(ts::unsqueeze<2>(ts::sum<1, 3>(x)));  // [B, H, 1, 1]
+    return ts::causal_attention(x, ts::sin(x), x, ts::unsqueeze<0>(w) * of_batch);
+  }
+};
+struct AttentionWithMask {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    return ts::attention(x, x, x, ts::sum<0>(w) > -0.2, 0.7) * ts::sum(w);
+  }
+};
+struct AttentionOfPaddedKeys {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    const auto padding = ts::key_padding_bias<double>(ts::sum<2, 3>(x) > -0.3);
+    return ts::biased_attention(x, x, x, padding, ts::unlimited, 0) * ts::sum(w);
+  }
+};
+struct AttentionWithSharedBias {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    return ts::biased_attention(x, ts::cos(x), x, ts::unsqueeze<0>(ts::sum<1>(w)), 2, 1) +
+           ts::biased_attention(x, x, x, ts::alibi_bias(ts::sum<1, 2>(w), x), ts::unlimited, 0);
+  }
+};
+struct BandAttentionAtATensor {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    const auto index_of = [](const auto& v) { return ts::cast<std::int32_t>(ts::sum(v) * 0.0 + 1.0); };
+    return ts::band_attention(x, ts::sin(x), x, 2, 0, index_of(x)) * ts::sum(w) +
+           ts::band_attention(x, ts::sin(x), x, 0, 2, index_of(w));
+  }
+};
+struct AttentionOfOneQuery {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    return ts::attention(ts::slice<1>(x, 2, 1), x, x, ts::slice<1>(w, 1, 1)) + x;
+  }
+};
+TEST(ShardMapOperations, Attention) {
+  compare<AttentionWithBias>({8, 3, 2, 2}, {2, 3, 3}, "attention with a bias");
+  compare<AttentionWithBiasOfEach>({4, 3, 2, 2}, {2, 3, 3}, "causal attention with a bias of each example");
+  compare<AttentionWithMask>({8, 3, 2, 2}, {2, 3, 3}, "attention with a mask");
+  compare<AttentionOfPaddedKeys>({8, 3, 2, 2}, {2}, "attention of padded keys");
+  compare<AttentionWithSharedBias>({8, 3, 2, 2}, {2, 3, 3}, "attention with a bias that a batch shares");
+  compare<BandAttentionAtATensor>({8, 3, 2, 2}, {2}, "attention in a band at a tensor");
+  compare<AttentionOfOneQuery>({8, 3, 2, 2}, {2, 3, 3}, "attention of one query");
+}
+TEST(ShardMapOperations, AttentionWithDropout) {
+  const ts::Mesh mesh({{"d", 2}});
+  const auto x = ts::shard(on_each_device::some_values(4 * 3 * 2 * 2, 1), {4, 3, 2, 2}, mesh, {"d"});
+  const auto w = ts::shard(on_each_device::some_values(2 * 3 * 3, 2), {2, 3, 3}, mesh);
+  constexpr auto dropped = ts::compile([](auto in, auto bias) {
+    return ts::shard_map<"{d}, {} -> {d}">([](const auto& own, const auto& shared) {
+      return ts::attention(own, own, own, ts::attention_dropout(0.0, 7), shared) - ts::attention(own, own, own, shared);
+    })(in, bias);
+  });
+  on_each_device::expect_near(ts::to_host(dropped(x, w)), std::vector<double>(48, 0.0), "dropout of rate 0");
+}
+
+/// An index from 0 to 2, which differs between devices if x does.
+constexpr auto index_of(const auto& x) {
+  return ts::cast<std::int32_t>(ts::floor(ts::minimum(ts::abs(ts::stop_gradient(ts::sum(x))) * 2.0, 2.0)));
+}
+struct DynamicSlices {  // [B, 2], [3, 2]
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    const auto of_w = ts::dynamic_slice<0>(w, index_of(x), 2) * ts::dynamic_slice<0>(w, index_of(w), 2);
+    const auto of_x = ts::dynamic_index<0>(x, index_of(w)) + ts::dynamic_index<0>(x, index_of(x));
+    const auto row = ts::dynamic_slice<0>(x, index_of(w) - 1, 1) * ts::dynamic_slice<0>(x, 0, 1);
+    return x + ts::sum<0>(of_w) * of_x + ts::matmul(row, ts::matmul(ts::transpose<1, 0>(w), w));
+  }
+};
+struct DynamicUpdates {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    const auto part = ts::sin(ts::slice<0>(w, 1, 2));
+    const auto first = ts::dynamic_update_slice<0>(x, part, index_of(x));
+    const auto second = ts::dynamic_update_slice<0>(w, ts::slice<0>(x, 0, 2), index_of(w));
+    return ts::dynamic_update_index<0>(first, ts::sum<0>(second), index_of(w)) + ts::sum<0>(second);
+  }
+};
+struct DynamicSlicesInALoop {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    const auto step = [&](const auto& i, const auto& carry) {
+      const auto row = ts::dynamic_slice<0>(carry, i, 1) + ts::dynamic_slice<0>(w, i, 1);
+      return ts::dynamic_update_slice<0>(carry, ts::sin(row), i + 1);
+    };
+    return ts::fori_loop(0, 2, step, x);
+  }
+};
+TEST(ShardMapOperations, DynamicSlices) {
+  compare<DynamicSlices>({12, 2}, {3, 2}, "dynamic_slice");
+  compare<DynamicUpdates>({12, 2}, {3, 2}, "dynamic_update_slice");
+  compare<DynamicSlicesInALoop>({12, 2}, {3, 2}, "dynamic slices in a loop");
+}
+
+struct Rotary {  // [B, T, H, 4], [2]
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    const auto turned = ts::rotary_embedding(x, index_of(x)) * ts::rotary_embedding(x, index_of(w));
+    return turned + ts::rotary_embedding(ts::slice<1>(x, 1, 1), index_of(x)) * ts::sum(w);
+  }
+};
+struct Segments {  // [K, 2], [3, 2]
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    const auto sums = ts::segment_sum(x, indices_of(x), 3) * ts::maximum(ts::segment_max(w, indices_of(w), 3), -9.0);
+    return x + ts::embedding(sums + ts::segment_sum(w, indices_of(w), 3), indices_of(x));
+  }
+};
+struct Bags {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    const auto starts = ts::arange<std::int32_t>(2, x) * 2;
+    return ts::embedding_bag(w, indices_of(x), starts) * ts::embedding_bag(x, indices_of(w), starts);
+  }
+};
+struct BlockDiagonal {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    return ts::matmul(ts::block_diag(x, w),
+                      ts::block_diag(ts::transpose<1, 0>(w), ts::matmul(ts::transpose<1, 0>(x), x)));
+  }
+};
+struct RaggedProduct {  // [K, 2], [2, 2]
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    const auto sizes = ts::cast<std::int32_t>(ts::bincount(indices_of(x), 3));
+    const auto matrices = ts::stack<0>(w, ts::sin(w), w * ts::sum(x));
+    return ts::ragged_dot(x, matrices, sizes) + ts::ragged_dot(x, ts::stack<0>(w, w * w, ts::sin(w)), sizes);
+  }
+};
+TEST(ShardMapOperations, OperandsThatDifferInWhatVaries) {
+  compare<Rotary>({8, 2, 1, 4}, {2}, "rotary_embedding");
+  compare<Segments>({12, 2}, {3, 2}, "segments");
+  compare<Bags>({12, 2}, {3, 2}, "embedding_bag");
+  compare<BlockDiagonal>({12, 2}, {3, 2}, "block_diag");
+  compare<RaggedProduct>({12, 2}, {2, 2}, "ragged_dot");
 }
 
 }  // namespace

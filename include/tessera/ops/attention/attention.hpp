@@ -152,6 +152,7 @@ constexpr Value attention_by_products(Value context, Value q, Value k, Value v, 
 /// Attention with a bias or a mask for each pair of a query and a key.
 template <bool Causal> struct AttentionWithBiasTag {
   static constexpr const char* function = "attention";
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;  // a bias may lack a batch dim that queries have
   template <class Q, class K, class V, class Bias, class... Scale> struct result : AttentionNodes::result<Q, K, V> {
     using BiasChecks = decltype([] {
       static_assert(Bias::rank >= 2 && Bias::rank <= 4 &&
@@ -187,6 +188,7 @@ struct ResultWithBias<true, Causal, Q, K, V, Bias, Scale...> {
 /// Attention with dropout of its weights, after which come a bias, if it is Biased, and a scale.
 template <bool Causal, bool Biased, std::uint32_t Stream> struct DroppedAttentionTag {
   static constexpr const char* function = "attention";
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class Q, class K, class V, class Rate, class Key, class... More>
   struct result : ResultWithBias<Biased, Causal, Q, K, V, More...>::type {
     using DropChecks = typename DropoutTag<Stream>::template result<Q, Rate, Key>::Checks;

@@ -39,6 +39,7 @@ struct BandAttentionTag : AttentionNodes {
 /// ones, and of keys, of the bias. Where the product rounds to 16 bits, several columns add up to the bias, as a large
 /// one, such as that of ALiBi at a late position, has more digits.
 struct BiasedAttentionTag : AttentionNodes {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;  // a bias may lack a batch dim that queries have
   template <class Q, class K, class V, class Bias, class... Numbers> struct result : AttentionNodes::result<Q, K, V> {};
   static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value before, Value after,
                               Value offset) {

@@ -169,6 +169,7 @@ template <> struct RotaryFrequencies<YarnRotary> {
 /// The angle by which each element of x [batch, time, heads, width] is rotated: [time, 1, width].
 template <RotaryForm Form, class Options> struct RotaryAnglesTag {
   static constexpr const char* function = "rotary_embedding";
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;  // an offset may differ between devices
   template <class X, class Offset, class... Fields> struct result : Typed<double, 3> {
     using Checks = decltype([] {
       static_assert(Offset::rank == 0, "tessera: the offset of a rotary_embedding is a number or a tensor of rank 0");

@@ -64,6 +64,7 @@ template <int Rank, int D, int Count, int Index> struct PartTag {
 };
 
 struct BlockDiagTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
   template <class A, class B> using result = typename ConcatTag<2, 0>::template result<A, B>;
   static constexpr Value emit(Value context, Value a, Value b) {
     a = a.at(context.source), b = b.at(context.source);

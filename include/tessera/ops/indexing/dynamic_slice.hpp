@@ -18,6 +18,14 @@ constexpr Value clamped_start(Value start, Value extent, Value size) {
   const Value from_front = build::select(build::less(start, zero), start + extent, start);
   return build::maximum(build::minimum(from_front, extent - size), zero);
 }
+/// A start with `rank` more dims of extent 1 behind its dims of devices, if it is a local value of a shard_map.
+constexpr Value before_dims(Value start, int rank) {
+  if (start.rank() == 0) return start;
+  return build::insert_singletons(start, ((1u << rank) - 1) << start.rank(), start.rank() + rank);
+}
+constexpr Value as_one_index(Value start) {
+  return build::insert_singletons(start, 1u << start.rank(), start.rank() + 1);
+}
 template <class Start> constexpr void check_start() {
   constexpr bool is_integer_start =
       Start::rank == 0 && (is_number_v<typename Start::type> || std::is_integral_v<typename Start::type>);
@@ -33,8 +41,8 @@ template <int Rank, int D> struct SliceIndicesTag {
     x = x.at(context.source);
     size = as_size(size).at(context.source);
     const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), size);
-    if (size.is_number(1)) return build::insert_singletons(first, 1, 1);
-    return build::arange(size, DType::i64) + first;
+    if (size.is_number(1)) return as_one_index(first);
+    return build::arange(size, DType::i64) + before_dims(first, 1);
   }
 };
 /// One index along dim D, a vector of static extent 1.
@@ -46,7 +54,7 @@ template <int Rank, int D> struct OneIndexTag {
     x = x.at(context.source);
     const Value one = x.number(1, DType::i64);
     const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), one);
-    return build::insert_singletons(first, 1, 1);
+    return as_one_index(first);
   }
 };
 
@@ -59,7 +67,8 @@ template <int Rank, int D> struct UpdateIndicesTag {
     x = x.at(context.source);
     const Value extent = build::extent(x, x.shifted(D, Rank)),
                 size = build::extent(update.at(context.source), update.shifted(D, Rank));
-    const Value position = build::arange(extent, DType::i64) - clamped_start(start.at(context.source), extent, size);
+    const Value first = clamped_start(start.at(context.source), extent, size);
+    const Value position = build::arange(extent, DType::i64) - before_dims(first, 1);
     const Value inside =
         build::logical_and(build::greater_equal(position, x.number(0, DType::i64)), build::less(position, size));
     return build::select(inside, position, size);
@@ -82,7 +91,8 @@ template <int Rank, int D> struct IsUpdatedTag {
     check_update_shape(x, update, Rank, D);
     const Value extent = build::extent(x, dim),
                 size = build::extent(update.at(context.source), update.shifted(D, Rank));
-    const Value position = build::iota(x, dim, DType::i64) - clamped_start(start.at(context.source), extent, size);
+    const Value first = clamped_start(start.at(context.source), extent, size);
+    const Value position = build::iota(x, dim, DType::i64) - before_dims(first, Rank);
     return build::logical_and(build::greater_equal(position, position.number(0)), build::less(position, size));
   }
 };

@@ -32,7 +32,8 @@ template <int Rank, class T, Reduction R> struct EmptySegmentsTag {
     const Value identity = is_floating_v<T> ? x.number(monoid_of<R>::template identity<double>())
                                             : x.integer(monoid_of<R>::template identity<T>(), x.dtype());
     return [&]<std::size_t... D>(std::index_sequence<D...>) {
-      return BroadcastToTag<0, Rank>::emit(context, identity, size, build::extent(x, static_cast<int>(D) + 1)...);
+      return BroadcastToTag<0, Rank>::emit(context, identity, size,
+                                           build::extent(x, x.shifted(static_cast<int>(D) + 1, Rank))...);
     }(std::make_index_sequence<Rank - 1>());
   }
 };

@@ -248,6 +248,10 @@ template <class Region, class X> struct LocalCallOf {
     Emission<X>::convert(values.value...);
     constexpr unsigned varying = LocalOperandOf<Region, X>::varying;
     made = {emit_local<typename X::tag>(Region::text, context, varying, values...), varying, X::rank};
+    // What is made of shapes or of values without dims of devices, such as indices, is the same on all of them.
+    constexpr int leads = bit_count(varying);
+    if (leads > 0 && X::rank > 0 && made.value.rank() == X::rank)
+      made.value = build::insert_singletons(made.value, (1u << leads) - 1, leads + X::rank);
   }
 };
 

@@ -162,7 +162,7 @@ struct FusedPlaces : FusedTiles {
     PlacedOperand made;
     made.pointer = layout.first + shard;
     if (is_fragment)
-      if (const HaloReads::Copied* const copied = halos.find(value, first_read(operand, box, moved), at)) {
+      if (const HaloReads::Copied* const copied = halos.find(value, read_box(operand, box, moved), at)) {
         made.pointer = PlacedOperand::in_scratch;
         made.offset = copied->offset;
         own = copied->halo.box;
@@ -185,12 +185,17 @@ struct FusedPlaces : FusedTiles {
     return made;
   }
 
-  /// The index in the value of a fragment of the first element that an operand reads in a box.
-  Shape first_read(const UnitOperand& operand, const Box& box, Shape moved) const {
+  /// The elements that an operand reads in a box, as indices in the value of its fragment.
+  Box read_box(const UnitOperand& operand, const Box& box, const Shape& moved) const {
+    Box read{moved, moved};
+    for (std::size_t dim = 0; dim < moved.size(); ++dim) ++read.end[dim];
     for (int d = 0; d < rank_; ++d)
-      if (const int dim = operand.dim_at[d]; dim >= 0)
-        moved[static_cast<std::size_t>(dim)] += box.begin[static_cast<std::size_t>(d)];
-    return moved;
+      if (const int dim = operand.dim_at[d]; dim >= 0) {
+        const auto at = static_cast<std::size_t>(dim), space = static_cast<std::size_t>(d);
+        read.begin[at] = moved[at] + box.begin[space];
+        read.end[at] = moved[at] + box.end[space];
+      }
+    return read;
   }
 
   static bool counts_at(const Coordinates& at, unsigned axes) {

@@ -60,15 +60,16 @@ class HaloReads {
     return bytes;
   }
 
-  /// The copy that contains an element of a value on the device at `at`; null where this device has the element.
-  const Copied* find(int value, const Shape& index, const Coordinates& at) const {
+  /// The copy that contains a box of a value on the device at `at`; null where this device has the box. Copies may
+  /// overlap, so a copy that contains one element of a box need not have all.
+  const Copied* find(int value, const Box& read, const Coordinates& at) const {
     if (first_.empty()) return nullptr;
     const auto place = static_cast<std::size_t>(grid_.index_of(at));
     for (std::int32_t i = first_[place]; i < first_[place + 1]; ++i) {
       const Copied& own = copied_[static_cast<std::size_t>(i)];
       bool inside = own.halo.value == value;
-      for (std::size_t d = 0; d < index.size() && inside; ++d)
-        inside = own.halo.box.begin[d] <= index[d] && index[d] < own.halo.box.end[d];
+      for (std::size_t d = 0; d < read.begin.size() && inside; ++d)
+        inside = own.halo.box.begin[d] <= read.begin[d] && read.end[d] <= own.halo.box.end[d];
       if (inside) return &own;
     }
     return nullptr;
