@@ -31,6 +31,10 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
   constexpr explicit Local(Value v) : value(v) {}
   /// The value as the content of a tensor in a struct.
   constexpr Value kept() const { return detail::kept_in_struct(Region::text, {value, Varying, Rank}); }
+  /// A tensor of a struct as a local value, in the graph in which it was made.
+  template <class X> static constexpr auto of_field(const X& x, Source source) {
+    return with<typename X::element, X::rank, Region::all>(detail::value_in_struct(x.placeholder(), source));
+  }
   /// The value with a leading dim of full extent for each axis along which it varies. With structs in the region, types
   /// do not say along which axes that is, but extents do.
   constexpr Value of_all_devices() const {
@@ -46,6 +50,17 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
     const Value made = detail::extended(Region::text, {here(value), Varying, Rank}, Varying, axes);
     const int missing = Rank + detail::bit_count(Varying) - made.rank();
     return Local(build::insert_singletons(made, (1u << missing) - 1, made.rank() + missing));
+  }
+  /// The axes along which a tensor of all layers of a Stack differs; its dim of layers is in front of those of devices.
+  static constexpr unsigned differing_layers(const Value& layers, int layer_rank) {
+    return detail::extending({layers, Region::all, layer_rank}, 1);
+  }
+  static constexpr Value spread_layers(const Value& layers, int layer_rank, unsigned axes) {
+    if ((axes & ~differing_layers(layers, layer_rank)) == 0) return layers;
+    constexpr int leads = detail::bit_count(Region::all);
+    const Value behind = build::move_dim(layers, 0, leads);
+    return build::move_dim(
+        detail::extended(Region::text, {behind, Region::all, layer_rank + 1}, Region::all, axes), leads, 0);
   }
   /// The value without dims of devices: it is the same on all of them.
   constexpr Value shared() const { return detail::narrowed({here(value), Varying, Rank}, 0).value; }
