@@ -29,9 +29,8 @@ constexpr Value in_one_block(const Value& layers) {
 template <bool Nested = false, class Leaf> constexpr auto of_all_layers(const Leaf& leaf, Source source) {
   const Value outer = turned(value_behind(leaf));
   if (outer.module != nullptr && has_device_dims(leaf))
-    outer.at(source).refuse(errc::unsupported,
-                            "[stack] field of all layers in the function of a shard_map: write "
-                            "ts::all_layers(stack, field, x), where x is any local value");
+    outer.at(source).refuse(errc::unsupported, "[stack] field of all layers in the function of a shard_map: write "
+                                               "ts::all_layers(stack, field, x), where x is any local value");
   if (outer.module == nullptr)
     fail(errc::unsupported, "[stack] outside of a traced function: stored layers are tensors of their own", source);
   constexpr int rank = Leaf::rank + (Nested ? 2 : 1);

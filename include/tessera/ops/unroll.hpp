@@ -152,7 +152,7 @@ template <class Y, std::size_t Steps> constexpr auto stacked_steps(const std::ar
       }
       parts = joined;
     }
-    return with_rank_t<Y, fits ? Y::rank + 1 : Y::rank>(parts[0]);
+    return with_rank_t < Y, fits ? Y::rank + 1 : Y::rank > (parts[0]);
   } else if constexpr (is_array_v<Y>) {
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
       const auto item = [&](std::size_t i) {

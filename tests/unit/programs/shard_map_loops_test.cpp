@@ -426,12 +426,12 @@ struct ChosenBySwitch {
 };
 struct ChosenByLoop {
   constexpr auto operator()(const auto& x, const auto& layers) const {
-    const auto last = ts::while_loop([](const auto& carry) { return ts::sum(ts::square(carry.first)) < 9.0; },
-                                     [](const auto& carry) {
-                                       return std::pair(carry.first * 1.5,
-                                                        scaled(carry.second, ts::sum(carry.first) * 0.0 + 0.5));
-                                     },
-                                     std::pair(x, layers), 6);
+    const auto last =
+        ts::while_loop([](const auto& carry) { return ts::sum(ts::square(carry.first)) < 9.0; },
+                       [](const auto& carry) {
+                         return std::pair(carry.first * 1.5, scaled(carry.second, ts::sum(carry.first) * 0.0 + 0.5));
+                       },
+                       std::pair(x, layers), 6);
     return last.second(last.first);
   }
 };
@@ -455,9 +455,7 @@ template <class F> struct LayersLoss {
   }
 };
 template <class F> struct LayersAlone {
-  constexpr auto operator()(auto x, auto layers) const {
-    return ts::value_and_grad<0, 1>(LayersLoss<F>{})(x, layers);
-  }
+  constexpr auto operator()(auto x, auto layers) const { return ts::value_and_grad<0, 1>(LayersLoss<F>{})(x, layers); }
 };
 template <class F> struct LayersMapped {
   constexpr auto operator()(auto x, auto layers) const {

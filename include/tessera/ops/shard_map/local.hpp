@@ -59,8 +59,8 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
     if ((axes & ~differing_layers(layers, layer_rank)) == 0) return layers;
     constexpr int leads = detail::bit_count(Region::all);
     const Value behind = build::move_dim(layers, 0, leads);
-    return build::move_dim(
-        detail::extended(Region::text, {behind, Region::all, layer_rank + 1}, Region::all, axes), leads, 0);
+    return build::move_dim(detail::extended(Region::text, {behind, Region::all, layer_rank + 1}, Region::all, axes),
+                           leads, 0);
   }
   /// The value without dims of devices: it is the same on all of them.
   constexpr Value shared() const { return detail::narrowed({here(value), Varying, Rank}, 0).value; }
