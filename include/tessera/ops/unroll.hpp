@@ -75,10 +75,9 @@ template <int Steps> struct StepGroups {
   static constexpr Value grouped(Value extent) { return groups(extent) * extent.integer(Steps, extent.dtype()); }
 
   template <class X> static constexpr auto of_groups(const X& x) {
-    static_assert(X::rank >= 1 && X::rank < max_rank,
-                  "tessera: xs of an unrolled scan are tensors of 1 to 7 dims, the first of which counts steps");
-    if (x.value.rank() == max_rank)
-      fail(errc::capacity, "[scan] unroll: the dims of xs and of devices are at most 7 together", x.value.source);
+    static_assert(X::rank >= 1 && X::rank + device_dims_v<X> < max_rank,
+                  "tessera: xs of an unrolled scan are tensors of 1 to 7 dims, the first of which counts steps; in a "
+                  "ts::shard_map an axis along which they vary counts as one");
     constexpr int steps = device_dims_v<X>;
     const Value n = build::extent(x.value, steps);
     const Value whole = build::slice(x.value, steps, n.integer(0, n.dtype()), grouped(n));
@@ -124,16 +123,15 @@ template <int Steps> struct StepGroups {
 /// The y of several steps, along a new leading dim.
 template <class Y, std::size_t Steps> constexpr auto stacked_steps(const std::array<Y, Steps>& ys) {
   if constexpr (TensorOperand<Y>) {
-    constexpr bool fits = Y::rank + 2 <= max_rank;
-    static_assert(fits, "tessera: y of an unrolled scan has at most 6 dims");
+    constexpr bool fits = Y::rank + device_dims_v<Y> + 2 <= max_rank;
+    static_assert(fits, "tessera: y of an unrolled scan has at most 6 dims; in a ts::shard_map an axis along which it "
+                        "varies counts as one");
     constexpr int steps = device_dims_v<Y>;
     std::array<Y, Steps> alike = ys;
     spread_alike(alike);
     Growable<Value> parts, joined;
     for (const Y& y : alike) {
       const Value own = here(value_behind(y));
-      if (own.rank() + 2 > max_rank)
-        fail(errc::capacity, "[scan] unroll: the dims of y and of devices are at most 6 together", own.source);
       parts.push_back(build::insert_singletons(own, 1u << steps, own.rank() + 1));
     }
     while (parts.size() > 1) {  // a concat has up to 16 operands

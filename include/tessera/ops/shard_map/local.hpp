@@ -337,10 +337,14 @@ template <class Tag, class... Operands> struct LocalCall {
       known,
       "tessera: a local value is combined with a value from outside of the shard_map; pass the outside value as an "
       "argument, with a spec");
+  static constexpr bool fits = Result::rank + bit_count(all) <= max_rank;
+  static_assert(fits,
+                "tessera: the dims of a local value of a shard_map and the axes along which it varies are at most "
+                "8 together");
 
   static constexpr auto make(Source source, const Operands&... operands) {
     using Made = Local<typename Result::type, Result::rank, Region, all>;
-    if constexpr (!known) {
+    if constexpr (!known || !fits) {
       return Made();
     } else {
       Value context{};
