@@ -1,4 +1,5 @@
-// expect first: tensors have no operator.*; write ts::slice<0>\(x, start, size\) for a range of rows
+// expect first: tensors have no operator.*; write ts::select<0>\(x, 2\) for x.*ts::slice<0>\(x, start, size\) for a
+// range of rows
 #include <tessera/graph/trace/trace.hpp>
 #include <tessera/ops/ops.hpp>
 

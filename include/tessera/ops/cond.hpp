@@ -76,20 +76,31 @@ template <class Condition> struct SelectLeaves {
   const Condition& condition;
   const Growable<Value>& no;
   std::size_t next = 0;
+  bool in_stack = false;
   template <class Leaf> constexpr void leaf(Leaf& yes) {
+    if constexpr (StoredOperand<Leaf>)
+      if (in_stack) {
+        replace_leaf(yes, of_layers(yes, no[next++]));
+        return;
+      }
     if constexpr (TensorOperand<Leaf>) {
       const auto own = as_local<Condition>(yes);
       using Own = std::remove_const_t<decltype(own)>;
       yes = Leaf(as_sym(call<SelectTag>(own.value.source, condition, own, Own(no[next++]))));
     }
   }
-  constexpr void enter_stack(const auto&) {
-    condition.value.refuse(errc::unsupported,
-                           "[cond] Stack: a condition that differs between the devices of a shard_map selects no "
-                           "Stacks; make it equal on all devices with ts::pmax or ts::psum");
-  }
+  constexpr void enter_stack(const auto&) { in_stack = true; }
   constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
+  constexpr void leave_stack() { in_stack = false; }
+
+ private:
+  /// Of all layers, whose dim is in front of those of devices.
+  template <class Leaf> constexpr Value of_layers(const Leaf& yes, const Value& otherwise) const {
+    const Value layers = here(Condition::of_field(yes, condition.value.source).value);
+    const Value holds = here(condition.with_dims_for(Condition::region::all)).at(condition.value.source);
+    const unsigned of_devices = ((1u << holds.rank()) - 1) << 1, all = (1u << layers.rank()) - 1;
+    return build::select(build::insert_singletons(holds, all & ~of_devices, layers.rank()), layers, otherwise);
+  }
 };
 struct ListLeaves {
   Growable<Value> values{};

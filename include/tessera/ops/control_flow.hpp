@@ -3,7 +3,6 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <tuple>
@@ -30,26 +29,28 @@ template <class X> constexpr Value sliced_value(const X& x) {
     if (has_device_dims(x))
       turned(x.placeholder())
           .refuse(errc::unsupported, "[scan] xs: a struct of a shard_map; give xs as a tuple of local values, "
-                                     "ts::local_of(field, x), where x is any local value");
+                                     "ts::local_of(field, x), where x is any local value, or carry a local value");
   return value_behind(x);
 }
 
 /// What the function of a scan gets of xs: a slice of each tensor without its leading dim, a layer of a Stack. A plain
 /// struct of tensors arrives as a struct of its fields' slices if it is a template of the rank or of the types of
 /// fields, else as a tuple of them, since its fields have fixed ranks.
-template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
+/// `Like`: see TensorBeside.
+template <class Like = void, class T> constexpr auto step_of(const T& x, BodyTrace& body) {
   if constexpr (TensorOperand<T>) {
     constexpr bool has_leading = T::rank > 0;
     static_assert(has_leading,
                   "tessera: xs of a scan are tensors with a leading dim of steps; capture values that are the "
                   "same in every step");
-    if constexpr (LocalOperand<T>)  // a graph has the dims of devices in front
-      return
-          typename T::template with_rank < has_leading
-              ? T::rank - 1
-              : 0 > (body.slice(build::move_dim(body.outside(x.value), std::popcount(T::varying), 0), Storage::block));
+    constexpr int rank = has_leading ? T::rank - 1 : 0;
+    if constexpr (LocalOperand<T>)
+      return with_rank_t<T, rank>(
+          body.slice(build::move_dim(body.outside(x.value), device_dims_v<T>, 0), Storage::block));
+    else if constexpr (StoredOperand<T> && !std::is_void_v<Like>)
+      return step_of<Like>(Like::of_field(x, x.placeholder().source), body);
     else
-      return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(sliced_value(x), Storage::block));
+      return Sym<typename T::element, rank>(body.slice(sliced_value(x), Storage::block));
   } else if constexpr (NumberOperand<T>) {
     return x;
   } else if constexpr (is_stack_v<T>) {
@@ -60,16 +61,16 @@ template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
     for_each_leaf(layer, bind);
     return layer;
   } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
-    return map_items(x, [&](const auto& item) { return step_of(item, body); });
+    return map_items(x, [&](const auto& item) { return step_of<Like>(item, body); });
   } else if constexpr (std::is_empty_v<T>) {
     return x;
   } else if constexpr (!std::is_void_v<example_t<T>>) {
     return with_fields(x, [&]<class... Fields>(const Fields&... fields) {
-      return example_t<T>{as_field<example_t<Fields>>(step_of(fields, body))...};
+      return example_t<T>{as_field<example_t<Fields>>(step_of<Like>(fields, body))...};
     });
   } else {
     return with_fields(x, [&](const auto&... fields) {
-      return std::tuple<decltype(step_of(fields, body))...>{step_of(fields, body)...};
+      return std::tuple<decltype(step_of<Like>(fields, body))...>{step_of<Like>(fields, body)...};
     });
   }
 }
@@ -86,12 +87,11 @@ template <bool Nested, class Take> class StackResults {
       constexpr bool fits = Y::rank < max_rank;
       static_assert(fits, "tessera: y of ts::scan, and the result of the function of ts::map and ts::vmap, has at most "
                           "7 dims, since all of them together have a leading dim");
+      using All = with_rank_t<Y, fits ? Y::rank + 1 : Y::rank>;
       if constexpr (LocalOperand<Y>)
-        return typename Y::template with_rank < fits
-                   ? Y::rank + 1
-                   : Y::rank > (build::move_dim(take_(Storage::block), 0, std::popcount(Y::varying)));
+        return All(build::move_dim(take_(Storage::block), 0, device_dims_v<Y>));
       else
-        return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take_(Storage::block));
+        return All(take_(Storage::block));
     } else if constexpr (is_tuple_v<Y> || is_array_v<Y>) {
       return map_items(y, [&](const auto& item) { return (*this)(item); });
     } else {
@@ -162,19 +162,19 @@ template <int Item, class OfInit, class OfStep> constexpr auto check_carry() {
 }
 
 /// Calls the function of a scan: f(carry, x), or f(carry) where xs is the number of steps.
-template <class F, class Carry, class Xs>
+template <class Like, class F, class Carry, class Xs>
 constexpr auto call_step(const F& f, const Carry& carry, const Xs& xs, BodyTrace& body) {
   if constexpr (SizeOperand<Xs>)
     return f(carry);
   else
-    return f(carry, step_of(xs, body));
+    return f(carry, step_of<Like>(xs, body));
 }
 
 /// Calls the function of a scan to learn the type of its result.
-struct StepCall {
+template <class Like> struct StepCall {
   template <class F, class Carry, class Xs>
   constexpr auto operator()(const F& f, const Carry& carry, const Xs& xs, BodyTrace& body) const {
-    return call_step(f, carry, xs, body);
+    return call_step<Like>(f, carry, xs, body);
   }
 };
 
@@ -183,7 +183,7 @@ constexpr auto run_scan(const F& f, const Carry& first, const Xs& xs, const Valu
   Value count = context;
   if constexpr (SizeOperand<Xs>) count = as_size(lower(context, Dim(xs)));
   const auto step = [&](const Value& inside, const Carry& carried, BodyTrace& body) {
-    const auto result = call_step(f, carried, xs, body);
+    const auto result = call_step<Like>(f, carried, xs, body);
     const Carry next = widened<Carry>(as_carry<Like>(inside, std::get<0>(result)));
     const auto y = as_carry<Like>(inside, std::get<1>(result));
     return std::pair(next, y);
@@ -217,8 +217,8 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
   using Taken = std::conditional_t<is_size, Xs, Steps>;
   // Computed here so that compilers report an error in the function with few lines of context.
   using Result = returned_t<requires(const Carry& carry, const Taken& taken, BodyTrace& body) {
-    call_step(f, carry, taken, body);
-  }, StepCall, const F, const Carry, const Taken, BodyTrace>;
+    call_step<Like>(f, carry, taken, body);
+  }, StepCall<Like>, const F, const Carry, const Taken, BodyTrace>;
   constexpr bool sound = !std::is_same_v<Result, NoResult>;  // else the compiler has reported an error in f
   constexpr bool two = !sound || is_two_v<Result>;
   static_assert(

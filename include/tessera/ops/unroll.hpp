@@ -24,21 +24,48 @@ template <int Steps> inline constexpr Unroll<Steps> unroll{};
 
 namespace detail {
 
-/// f of each tensor of xs, which keeps its structure; a plain struct becomes a tuple, since its fields have fixed
-/// ranks.
-template <class T, class F> constexpr auto map_steps(const T& x, const F& f) {
+/// f of each tensor of xs, which keeps its structure. A plain struct stays one if f keeps ranks (`Keep`), and becomes a
+/// tuple otherwise, since its fields have fixed ranks. `Like`: see TensorBeside.
+template <class Like, bool Keep = false, class T, class F> constexpr auto map_steps(const T& x, const F& f) {
   constexpr bool is_stack = is_stack_v<T>;
   static_assert(!is_stack, "tessera: a loop over a ts::Stack can't be unrolled; leave ts::unroll out");
-  if constexpr (TensorOperand<T>) {
+  if constexpr (StoredOperand<T> && !std::is_void_v<Like>) {
+    return f(Like::of_field(x, x.placeholder().source));
+  } else if constexpr (TensorOperand<T>) {
     return f(as_sym(x));
   } else if constexpr (NumberOperand<T> || is_stack || std::is_empty_v<T>) {
     return x;
   } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
-    return map_items(x, [&](const auto& item) { return map_steps(item, f); });
+    return map_items(x, [&](const auto& item) { return map_steps<Like, Keep>(item, f); });
+  } else if constexpr (Keep) {
+    return with_fields(x, [&]<class... Fields>(const Fields&... fields) {
+      return T{as_field<Fields>(map_steps<Like, true>(fields, f))...};
+    });
   } else {
     return with_fields(x, [&](const auto&... fields) {
-      return std::tuple<decltype(map_steps(fields, f))...>{map_steps(fields, f)...};
+      return std::tuple<decltype(map_steps<Like>(fields, f))...>{map_steps<Like>(fields, f)...};
     });
+  }
+}
+
+/// The slices of the tensors of a T, as map_steps leaves them, as what a scan over a T gives to its function.
+template <class T, class X> constexpr auto as_step(const X& x) {
+  if constexpr (TensorOperand<T> || NumberOperand<T> || std::is_empty_v<T>) {
+    return x;
+  } else if constexpr (is_array_v<T>) {
+    return map_items(x, [](const auto& item) { return as_step<typename T::value_type>(item); });
+  } else if constexpr (is_tuple_v<T>) {
+    return [&]<template <class...> class Tuple, class... Ts, std::size_t... I>(const Tuple<Ts...>*,
+                                                                               std::index_sequence<I...>) {
+      return Tuple<decltype(as_step<Ts>(std::get<I>(x)))...>{as_step<Ts>(std::get<I>(x))...};
+    }(static_cast<const T*>(nullptr), std::make_index_sequence<std::tuple_size_v<T>>());
+  } else {
+    return [&]<class... Fields, std::size_t... I>(TypeList<Fields...>, std::index_sequence<I...>) {
+      if constexpr (std::is_void_v<example_t<T>>)
+        return std::tuple<decltype(as_step<Fields>(std::get<I>(x)))...>{as_step<Fields>(std::get<I>(x))...};
+      else
+        return example_t<T>{as_field<example_t<Fields>>(as_step<Fields>(std::get<I>(x)))...};
+    }(typename FieldsOf<T>::type(), std::make_index_sequence<std::tuple_size_v<X>>());
   }
 }
 
@@ -48,10 +75,12 @@ template <int Steps> struct StepGroups {
   static constexpr Value grouped(Value extent) { return groups(extent) * extent.integer(Steps, extent.dtype()); }
 
   template <class X> static constexpr auto of_groups(const X& x) {
-    static_assert(X::rank >= 1 && X::rank < max_rank,
-                  "tessera: xs of an unrolled scan are tensors of 1 to 7 dims, the first of which counts steps");
-    const Value n = build::extent(x.value, 0);
-    const Value whole = build::slice(x.value, 0, n.integer(0, n.dtype()), grouped(n));
+    static_assert(X::rank >= 1 && X::rank + device_dims_v<X> < max_rank,
+                  "tessera: xs of an unrolled scan are tensors of 1 to 7 dims, the first of which counts steps; in a "
+                  "ts::shard_map an axis along which they vary counts as one");
+    constexpr int steps = device_dims_v<X>;
+    const Value n = build::extent(x.value, steps);
+    const Value whole = build::slice(x.value, steps, n.integer(0, n.dtype()), grouped(n));
     Factors f{};
     Value sizes[max_rank]{groups(n), n.integer(Steps, n.dtype())};
     for (int d = 0; d <= X::rank; ++d) {
@@ -59,11 +88,12 @@ template <int Steps> struct StepGroups {
       f.order[d] = f.out_dim[d] = static_cast<std::int8_t>(d);
       ++f.count;
     }
-    return Sym<typename X::element, X::rank + 1>(rearrange(whole, X::rank, X::rank + 1, f, sizes));
+    return with_rank_t<X, X::rank + 1>(rearrange(whole, X::rank, X::rank + 1, f, sizes));
   }
   template <class X> static constexpr auto of_rest(const X& x) {
-    const Value n = build::extent(x.value, 0);
-    return X(build::slice(x.value, 0, grouped(n), n - grouped(n)));
+    constexpr int steps = device_dims_v<X>;
+    const Value n = build::extent(x.value, steps);
+    return X(build::slice(x.value, steps, grouped(n), n - grouped(n)));
   }
   /// The y of all steps, from those of the groups, [groups, Steps, ...], and of the rest.
   template <class X, class Rest> static constexpr auto joined(const X& grouped, const Rest& rest) {
@@ -74,8 +104,9 @@ template <int Steps> struct StepGroups {
         f.out_dim[d] = static_cast<std::int8_t>(d > 0 ? d - 1 : 0);
         ++f.count;
       }
-      const Value merged = rearrange(grouped.value, X::rank, Rest::rank, f, nullptr);
-      return Rest(ConcatTag<Rest::rank, 0>::emit(merged, merged, rest.value));
+      std::array<Rest, 2> parts{Rest(rearrange(grouped.value, X::rank, Rest::rank, f, nullptr)), rest};
+      spread_alike(parts);
+      return Rest(ConcatTag<Rest::rank, 0>::emit(parts[0].value, parts[0].value, parts[1].value));
     } else if constexpr (is_array_v<Rest>) {
       Rest made{};
       for (std::size_t i = 0; i < rest.size(); ++i) made[i] = joined(grouped[i], rest[i]);
@@ -92,12 +123,16 @@ template <int Steps> struct StepGroups {
 /// The y of several steps, along a new leading dim.
 template <class Y, std::size_t Steps> constexpr auto stacked_steps(const std::array<Y, Steps>& ys) {
   if constexpr (TensorOperand<Y>) {
-    constexpr bool fits = Y::rank + 2 <= max_rank;
-    static_assert(fits, "tessera: y of an unrolled scan has at most 6 dims");
+    constexpr bool fits = Y::rank + device_dims_v<Y> + 2 <= max_rank;
+    static_assert(fits, "tessera: y of an unrolled scan has at most 6 dims; in a ts::shard_map an axis along which it "
+                        "varies counts as one");
+    constexpr int steps = device_dims_v<Y>;
+    std::array<Y, Steps> alike = ys;
+    spread_alike(alike);
     Growable<Value> parts, joined;
-    for (const Y& y : ys) {
+    for (const Y& y : alike) {
       const Value own = here(value_behind(y));
-      parts.push_back(build::insert_singletons(own, 1, own.rank() + 1));
+      parts.push_back(build::insert_singletons(own, 1u << steps, own.rank() + 1));
     }
     while (parts.size() > 1) {  // a concat has up to 16 operands
       joined.clear();
@@ -108,14 +143,14 @@ template <class Y, std::size_t Steps> constexpr auto stacked_steps(const std::ar
         made = {.op = Op::concat,
                 .dtype = made.dtype,
                 .rank = made.rank,
-                .singletons = static_cast<std::uint8_t>(made.singletons & ~1u),
-                .labels = pack_dim(0)};
+                .singletons = static_cast<std::uint8_t>(made.singletons & ~(1u << steps)),
+                .labels = pack_dim(steps)};
         joined.push_back(ids.size() > 1 ? parts[first].make(made, ids.data(), static_cast<int>(ids.size()))
                                         : parts[first]);
       }
       parts = joined;
     }
-    return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (parts[0]);
+    return with_rank_t < Y, fits ? Y::rank + 1 : Y::rank > (parts[0]);
   } else if constexpr (is_array_v<Y>) {
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
       const auto item = [&](std::size_t i) {
@@ -156,21 +191,22 @@ constexpr void refuse_random_numbers(Module& module, Source source) {
 }
 
 /// A step of the unrolled loop: `Steps` steps of f, where `call(f, carry, k)` is step k.
-template <std::size_t Steps, class Carry, class Call>
+template <class Like, std::size_t Steps, class Carry, class Call>
 constexpr auto run_group(const Carry& init, const Call& call, Module& module, bool reverse, Source source) {
   using Result = std::remove_cvref_t<decltype(call(init, 0))>;
-  if constexpr (!std::is_same_v<typename ReturnedCarry<Result>::type, Carry>) {
-    return call(init, 0);  // the scan reports it
+  using Returned = typename ReturnedCarry<Result, Like>::type;
+  if constexpr (!join_v<Carry, Returned> || !std::is_same_v<joined_t<Carry, Returned>, Carry>) {
+    return call(init, 0);  // the scan reports it, or calls this with a carry that varies along further axes
   } else {
-    using Y = carry_t<std::tuple_element_t<1, Result>>;
+    using Y = carry_t<std::tuple_element_t<1, Result>, Like>;
     const Value inside{&module, module.current, -1, source};
     Carry carry = init;
     std::array<Y, Steps> ys{};
     for (std::size_t i = 0; i < Steps; ++i) {
       const std::size_t k = reverse ? Steps - 1 - i : i;
       const auto result = call(carry, static_cast<int>(k));
-      carry = as_carry(inside, std::get<0>(result));
-      ys[k] = as_carry(inside, std::get<1>(result));
+      carry = widened<Carry>(as_carry<Like>(inside, std::get<0>(result)));
+      ys[k] = as_carry<Like>(inside, std::get<1>(result));
     }
     refuse_random_numbers(module, source);
     return std::tuple(carry, stacked_steps(ys));
@@ -179,16 +215,14 @@ constexpr auto run_group(const Carry& init, const Call& call, Module& module, bo
 
 template <int Steps, class F, class Init, class Xs>
 constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool reverse, Source source) {
-  constexpr bool is_outside = std::is_void_v<local_in_t<Init, Xs>>;
-  static_assert(is_outside,
-                "tessera: a loop on local values of a ts::shard_map can't be unrolled; leave ts::unroll out");
+  using Like = local_in_t<Init, Xs>;
   Value context = trace_in(init);
   if (context.module == nullptr) context = trace_in(xs);
   if (context.module == nullptr) fail_outside_of_trace("scan", "ts::scan", source);
   context = context.at(source);
   Module& module = *context.module;
   const auto both = [&](const auto& group, const auto& of_groups, const auto& of_rest) {
-    const auto first = as_carry(context, init);
+    const auto first = as_carry<Like>(context, init);
     if (reverse) {
       const auto [carry, rest] = scan(f, first, of_rest, true, source);
       const auto [last, ys] = scan(group, carry, of_groups, true, source);
@@ -201,26 +235,27 @@ constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool re
   };
   if constexpr (SizeOperand<Xs>) {
     const auto group = [&](const auto& carry) {
-      return run_group<Steps>(
+      return run_group<Like, Steps>(
           carry, [&](const auto& own, int) { return f(own); }, module, reverse, source);
     };
     const Value n = as_size(lower(context, Dim(xs)));
     return both(group, Dim(StepGroups<Steps>::groups(n)), Dim(n - StepGroups<Steps>::grouped(n)));
   } else {
-    const auto steps = as_carry(context, xs);
+    const auto steps = as_carry<Like>(context, xs);
     const auto group = [&](const auto& carry, const auto& x) {
       const auto call = [&](const auto& own, int k) {
-        return f(own, map_steps(x, [&](const auto& all) {
+        return f(own, as_step<std::remove_const_t<decltype(steps)>>(map_steps<Like>(x, [&](const auto& all) {
                    using X = std::remove_cvref_t<decltype(all)>;
+                   constexpr int dim = device_dims_v<X>;
                    const Value at = all.value.integer(k, DType::i64), one = all.value.integer(1, DType::i64);
-                   return Sym<typename X::element, X::rank - 1>(
-                       build::drop_singletons(build::slice(all.value, 0, at, one), 1));
-                 }));
+                   return with_rank_t<X, X::rank - 1>(
+                       build::drop_singletons(build::slice(all.value, dim, at, one), 1u << dim));
+                 })));
       };
-      return run_group<Steps>(carry, call, module, reverse, source);
+      return run_group<Like, Steps>(carry, call, module, reverse, source);
     };
-    return both(group, map_steps(steps, [](const auto& x) { return StepGroups<Steps>::of_groups(x); }),
-                map_steps(steps, [](const auto& x) { return StepGroups<Steps>::of_rest(x); }));
+    return both(group, map_steps<Like>(steps, [](const auto& x) { return StepGroups<Steps>::of_groups(x); }),
+                map_steps<Like, true>(steps, [](const auto& x) { return StepGroups<Steps>::of_rest(x); }));
   }
 }
 

@@ -182,11 +182,11 @@ ShardedTensor<T, Rank> zeros(const Shape& shape, const Mesh& mesh, const Partiti
                              Here at = Here::current()) {
   return detail::filled<T, Rank>("zeros", shape, T(0), mesh, spec, at);
 }
-template <Element T, std::size_t Rank>
+template <Element T = float, std::size_t Rank>
 auto zeros(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   return zeros<T, static_cast<int>(Rank)>(detail::shape_from(shape), mesh, spec, at);
 }
-template <Element T>
+template <Element T = float>
 ShardedTensor<T, 0> zeros(detail::NoExtents, const Mesh& mesh, const PartitionSpec& spec = {},
                           Here at = Here::current()) {
   return zeros<T, 0>(Shape{}, mesh, spec, at);
@@ -197,19 +197,19 @@ ShardedTensor<T, Rank> ones(const Shape& shape, const Mesh& mesh, const Partitio
                             Here at = Here::current()) {
   return detail::filled<T, Rank>("ones", shape, T(1), mesh, spec, at);
 }
-template <Element T, std::size_t Rank>
+template <Element T = float, std::size_t Rank>
 auto ones(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   return ones<T, static_cast<int>(Rank)>(detail::shape_from(shape), mesh, spec, at);
 }
-template <Element T>
+template <Element T = float>
 ShardedTensor<T, 0> ones(detail::NoExtents, const Mesh& mesh, const PartitionSpec& spec = {},
                          Here at = Here::current()) {
   return ones<T, 0>(Shape{}, mesh, spec, at);
 }
 
 /// start, start + step, start + 2 step, ...: `count` elements. For a floating-point T they are computed in double and
-/// rounded to T once.
-template <Element T>
+/// rounded to T once. T is std::int32_t when none is named.
+template <Element T = std::int32_t>
 ShardedTensor<T, 1> arange(Extent count, const Mesh& mesh, const PartitionSpec& spec = {},
                            std::type_identity_t<T> start = T(0), std::type_identity_t<T> step = T(1),
                            Here at = Here::current()) {
@@ -222,6 +222,20 @@ ShardedTensor<T, 1> arange(Extent count, const Mesh& mesh, const PartitionSpec& 
       *data++ = static_cast<T>(static_cast<Wide>(start) + static_cast<Wide>(i) * static_cast<Wide>(step));
   };
   return tensor_of<T, 1>(detail::created<T>("arange", {count.value}, 1, mesh, spec, at, Cost::bytes(sizeof(T)), write));
+}
+/// start, start + step, ... up to the last one before `end` (torch.arange, jnp.arange): `arange<float>(0, 1, 0.25f,
+/// mesh)` is 0, .25, .5, .75. Errors: dim_range for a step of 0.
+template <Element T = std::int32_t>
+ShardedTensor<T, 1> arange(std::type_identity_t<T> start, std::type_identity_t<T> end, std::type_identity_t<T> step,
+                           const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
+  if (step == T(0)) fail(errc::dim_range, "[arange] step: 0 at ", Source::from(at).text());
+  const double steps = std::ceil((static_cast<double>(end) - static_cast<double>(start)) / static_cast<double>(step));
+  return arange<T>(Extent(static_cast<std::int64_t>(std::max(steps, 0.0))), mesh, spec, start, step, at);
+}
+template <Element T = std::int32_t>
+ShardedTensor<T, 1> arange(std::type_identity_t<T> start, std::type_identity_t<T> end, const Mesh& mesh,
+                           const PartitionSpec& spec = {}, Here at = Here::current()) {
+  return arange<T>(start, end, T(1), mesh, spec, at);
 }
 
 namespace detail {
@@ -269,7 +283,7 @@ ShardedTensor<T, 1> logspace(double start, double end, Extent count, const Mesh&
 
 /// The identity matrix [n, n], or 1 on the diagonal of [n, m] and 0 elsewhere (torch.eye, jnp.eye): `eye<float>(8,
 /// mesh)`.
-template <Element T>
+template <Element T = float>
 ShardedTensor<T, 2> eye(Extent n, Extent m, const Mesh& mesh, const PartitionSpec& spec = {},
                         Here at = Here::current()) {
   const auto write = [](T* data, const Box& box) {
@@ -279,7 +293,7 @@ ShardedTensor<T, 2> eye(Extent n, Extent m, const Mesh& mesh, const PartitionSpe
   return tensor_of<T, 2>(
       detail::created<T>("eye", {n.value, m.value}, 2, mesh, spec, at, Cost::bytes(sizeof(T)), write));
 }
-template <Element T>
+template <Element T = float>
 ShardedTensor<T, 2> eye(Extent n, const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   return eye<T>(n, n, mesh, spec, at);
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <tuple>
 #include <utility>
@@ -5,6 +6,7 @@
 #include "../../support/gradients.hpp"
 #include "../base/expect_error.hpp"
 
+#include <tessera/ops/cond.hpp>
 #include <tessera/ops/data_movement/diagonal.hpp>
 #include <tessera/ops/data_movement/repeat.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
@@ -37,6 +39,13 @@ TEST(Shape, SizesCompute) {
   const Array out = apply<Float<2>, ts::Dim>(f, {x, Array::number(4)});
   for (std::size_t i = 0; i < out.data.size(); ++i) EXPECT_NEAR(out.data[i], x.data[i] * 9, 1e-12);
   static_assert((ts::Dim(7) / 2 * 3 - 1 + ts::Dim(4)).value() == 12);
+  static_assert((-ts::Dim(7) % 4).value() == -3 && (9 % ts::Dim(4)).value() == 1);
+  static_assert(ts::maximum(ts::Dim(7), 4).value() == 7 && ts::minimum(2, ts::Dim(-1)).value() == -1);
+  const auto g = [](const auto& v, const ts::Dim& n) {
+    return v * (ts::maximum(n % 3, 10) - ts::minimum(-n, ts::extent<0>(v)));  // 10 + 4
+  };
+  const Array other = apply<Float<2>, ts::Dim>(g, {x, Array::number(4)});
+  for (std::size_t i = 0; i < other.data.size(); ++i) EXPECT_NEAR(other.data[i], x.data[i] * 14, 1e-12);
   using tessera_test::expect_error;
   expect_error(
       ts::errc::dim_range, [] { (void)(ts::Dim(1) / 0); }, "division by zero: div(1, 0)");
@@ -45,6 +54,24 @@ TEST(Shape, SizesCompute) {
   expect_error(ts::errc::capacity, [] { (void)(ts::Dim(INT64_MAX) + 1); });
   expect_error(ts::errc::capacity, [] { (void)(ts::Dim(INT64_MIN) - 1); });
   expect_error(ts::errc::capacity, [] { (void)(ts::Dim(std::int64_t{1} << 32) * (std::int64_t{1} << 32)); });
+}
+
+TEST(Shape, ScalarsCompute) {
+  const auto f = [](const auto& v, const ts::Scalar& s) {
+    const auto sign = ts::cond(
+        s > 1, [](const auto& a) { return a; }, [](const auto& a) { return -a; }, v);
+    return sign * (ts::pow(s, 2) + ts::maximum(s, 1.5) + ts::minimum(0.25, s) + (s <= ts::extent<0>(v)) + (2.5 < s) +
+                   ts::pow(ts::extent<0>(v), -1.0) + ts::cast<float>(s));
+  };
+  for (const double s : {0.5, 3.0}) {
+    const Array out = apply<Float<2>, ts::Scalar>(f, {x, Array::number(s)});
+    const double factor = s * s + std::max(s, 1.5) + 0.25 + (s <= 2 ? 1 : 0) + (s > 2.5 ? 1 : 0) + 0.5 + s;
+    for (std::size_t i = 0; i < out.data.size(); ++i)
+      EXPECT_NEAR(out.data[i], x.data[i] * (s > 1 ? factor : -factor), 1e-12);
+  }
+  EXPECT_EQ((ts::Scalar(2) >= 2).value(), 1);
+  EXPECT_EQ((ts::Dim(3) < ts::Scalar(2.5)).value(), 0);
+  EXPECT_EQ(ts::pow(ts::Scalar(2), ts::Dim(3)).value(), 8);
 }
 
 TEST(Shape, IotaAndFills) {
@@ -142,7 +169,7 @@ TEST(Repeat, TilesRollsAndFlips) {
   EXPECT_EQ(many[3].data, (std::vector<double>{1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6}));
   const auto moved = [](const auto& m) {
     return std::tuple(ts::roll<1>(m, 1), ts::roll<1>(m, -4), ts::roll<0>(m, 7), ts::roll<1>(m, 0), ts::flip<1>(m),
-                      ts::flip<0>(m));
+                      ts::flip<0>(m), ts::flip<0, -1>(m));
   };
   const auto turned = results_of<Float<2>>(moved, {rows});
   EXPECT_EQ(turned[0].data, (std::vector<double>{3, 1, 2, 6, 4, 5}));
@@ -151,6 +178,7 @@ TEST(Repeat, TilesRollsAndFlips) {
   EXPECT_EQ(turned[3].data, rows.data);
   EXPECT_EQ(turned[4].data, (std::vector<double>{3, 2, 1, 6, 5, 4}));
   EXPECT_EQ(turned[5].data, (std::vector<double>{4, 5, 6, 1, 2, 3}));
+  EXPECT_EQ(turned[6].data, (std::vector<double>{6, 5, 4, 3, 2, 1}));
   const Array m = random_array({2, 3}, 1);
   const auto quarters = results_of<Float<2>>(
       [](const auto& v) { return std::tuple(ts::rot90(v), ts::rot90<2>(v), ts::rot90<-1>(v), ts::rot90<4>(v)); },

@@ -31,6 +31,18 @@ TEST(Slicing, Slice) {
   check_gradient<Float<2>>([](const auto& v) { return ts::slice<0>(v, 2, 1) * v; }, {x});
 }
 
+TEST(Slicing, ToTheEnd) {
+  const auto f = [](const auto& v, const ts::Dim& n) {
+    return ts::slice<1>(v * v, 2) * ts::slice<-1>(v, -3) * ts::slice<1>(v, n) * ts::slice<1>(v, n - ts::extent<1>(v));
+  };
+  const Array out = apply<Float<2>, ts::Dim>(f, {x, Array::number(2)});
+  ASSERT_EQ(out.shape, (Shape{3, 3}));
+  for_each_index(out.shape, [&](const Shape& i) {
+    EXPECT_NEAR(out.at(i), std::pow(x.at({i[0], i[1] + 2}), 5), 1e-12);
+  });
+  check_gradient<Float<2>, ts::Dim>(f, {x, Array::number(2)});
+}
+
 TEST(Slicing, Concat) {
   const auto f = [](const auto& a, const auto& b) { return ts::concat<1>(a * a, b, a); };
   const Array out = apply<Float<2>, Float<2>>(f, {x, y});

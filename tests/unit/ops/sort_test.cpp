@@ -41,6 +41,19 @@ TEST(Sort, Values) {
     }
 }
 
+TEST(Sort, TheLastDimIsTheDefault) {
+  const auto f = [](const auto& v) {
+    const auto [values, indices] = ts::topk(v, 2);
+    return std::tuple(ts::sort(v), ts::argsort(v), values, indices);
+  };
+  const auto g = [](const auto& v) {
+    const auto [values, indices] = ts::topk<1>(v, 2);
+    return std::tuple(ts::sort<1>(v), ts::argsort<1>(v), values, indices);
+  };
+  const std::vector<Array> out = apply<Float<2>>(f, {x}), want = apply<Float<2>>(g, {x});
+  for (std::size_t k = 0; k < 4; ++k) EXPECT_EQ(out[k].data, want[k].data) << k;
+}
+
 TEST(Sort, TopK) {
   const auto f = [](const auto& v, const ts::Dim& k) {
     const auto [values, indices] = ts::topk<1>(v, k);

@@ -28,11 +28,24 @@ struct GroupedConv2d {
 struct Conv3d {
   constexpr auto operator()(const auto& x, const auto& w) const { return ts::conv3d(x, w, {.padding = {1, 0, 0}}); }
 };
+// Weights that differ between devices.
+struct Conv3dOfDevices {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    return ts::conv3d(x, w * ts::sum(x), {.strides = {1, 2, 1}, .padding = {1, 0, 0}});
+  }
+};
+struct GroupedConv3dOfDevices {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    return ts::conv3d(x, w * ts::sum(x), {.groups = 2}) * ts::sum(ts::conv3d(ts::sin(w), ts::cos(w) * ts::sum(x)));
+  }
+};
 TEST(ShardMapOperations, Convolutions) {
   compare<Conv1d>({8, 5, 2}, {3, 2, 3}, "conv1d");
   compare<Conv2d>({4, 4, 3, 2}, {3, 3, 2, 2}, "conv2d");
   compare<GroupedConv2d>({4, 3, 2, 4}, {2, 2, 2, 2}, "conv2d of groups");
-  compare<Conv3d, false>({4, 2, 3, 2, 2}, {2, 2, 1, 2, 2}, "conv3d");
+  compare<Conv3d>({4, 2, 3, 2, 2}, {2, 2, 1, 2, 2}, "conv3d");
+  compare<Conv3dOfDevices>({4, 2, 3, 2, 2}, {2, 2, 1, 2, 3}, "conv3d with weights of each device");
+  compare<GroupedConv3dOfDevices>({4, 2, 2, 2, 4}, {2, 2, 2, 2, 2}, "conv3d of groups with weights of each device");
 }
 
 struct ConvTranspose1d {
@@ -45,9 +58,21 @@ struct ConvTranspose2d {
     return ts::conv_transpose2d(x, w, {.strides = {2, 1}, .groups = 2});
   }
 };
+struct ConvTranspose3d {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    return ts::conv_transpose3d(x, w, {.strides = {1, 2, 1}});
+  }
+};
+struct GroupedConvTranspose3dOfDevices {
+  constexpr auto operator()(const auto& x, const auto& w) const {
+    return ts::conv_transpose3d(x, w * ts::sum(x), {.strides = {1, 2, 1}, .groups = 2});
+  }
+};
 TEST(ShardMapOperations, TransposedConvolutions) {
   compare<ConvTranspose1d>({4, 3, 2}, {3, 2, 3}, "conv_transpose1d");
   compare<ConvTranspose2d>({4, 3, 2, 2}, {2, 2, 2, 1}, "conv_transpose2d of groups");
+  compare<ConvTranspose3d>({4, 2, 2, 1, 2}, {2, 1, 2, 2, 3}, "conv_transpose3d");
+  compare<GroupedConvTranspose3dOfDevices>({4, 2, 1, 2, 2}, {2, 1, 2, 2, 3}, "conv_transpose3d of groups");
 }
 
 struct GroupNorm {

@@ -162,7 +162,20 @@ TEST(creation, ranges_of_numbers) {
               (std::vector<int>{5, 3, 1, -1, -3, -5, -7, -9, -11, -13, -15}));
     EXPECT_EQ(ts::to_host(ts::arange<float>(4, mesh, {"x"}, 1.f, 0.25f)), (std::vector<float>{1, 1.25, 1.5, 1.75}));
     EXPECT_EQ(ts::to_host(ts::arange<std::uint8_t>(3, mesh, {"x"}, 254)), (std::vector<std::uint8_t>{254, 255, 0}));
+    EXPECT_EQ(ts::to_host(ts::arange(2, 6, mesh, {"x"})), (std::vector<std::int32_t>{2, 3, 4, 5}));
+    EXPECT_EQ(ts::to_host(ts::arange(7, 0, -3, mesh, {"x"})), (std::vector<std::int32_t>{7, 4, 1}));
+    EXPECT_EQ(ts::to_host(ts::arange<float>(0, 1, 0.25f, mesh)), (std::vector<float>{0, 0.25, 0.5, 0.75}));
+    EXPECT_EQ(ts::to_host(ts::arange<float>(3, 1, mesh)), std::vector<float>());
   }
+}
+
+TEST(creation, element_types_that_no_one_named) {
+  static_assert(std::is_same_v<decltype(ts::zeros({2, 3}, ts::Mesh())), ts::ShardedTensor<float, 2>>);
+  static_assert(std::is_same_v<decltype(ts::ones({}, ts::Mesh())), ts::ShardedTensor<float, 0>>);
+  static_assert(std::is_same_v<decltype(ts::eye(3, ts::Mesh())), ts::ShardedTensor<float, 2>>);
+  static_assert(std::is_same_v<decltype(ts::arange(3, ts::Mesh())), ts::ShardedTensor<std::int32_t, 1>>);
+  expect_error(
+      ts::errc::dim_range, [] { ts::arange(0, 3, 0, ts::Mesh()); }, "[arange] step: 0 at creation_test.cpp:");
 }
 
 // torch.linspace, logspace and eye

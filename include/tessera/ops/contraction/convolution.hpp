@@ -94,6 +94,7 @@ template <int N> struct ConvTag {
   static constexpr const char* name = N == 1 ? "conv1d" : N == 2 ? "conv2d" : "conv3d";
   static constexpr auto leading_dims = ops::LeadingDims::batch;
   static constexpr int batched = 1;
+  static constexpr int grouped_dim = N == 3 ? 4 : -1;  // of weights that differ between devices: a loop has 9 dims
   template <class X, class W, class... Options> struct result : X {
     using Checks = decltype([] {
       static_assert(
@@ -190,6 +191,7 @@ template <int N> struct ConvTransposeTag {
   static constexpr const char* name = N == 1 ? "conv_transpose1d" : N == 2 ? "conv_transpose2d" : "conv_transpose3d";
   static constexpr auto leading_dims = ops::LeadingDims::batch;
   static constexpr int batched = 1;
+  static constexpr int grouped_dim = N == 3 ? 3 : -1;
   template <class X, class W, class... Options> struct result : X {
     using Checks = decltype([] {
       static_assert(X::rank == N + 2 && W::rank == N + 2,

@@ -109,19 +109,19 @@ constexpr auto full(detail::NoExtents, const N& value, const X& in, Here at = He
   else
     return call<detail::FullTag<T, 0>>(Source::from(at), in, value);
 }
-template <Element T, std::size_t Rank, TensorArgument X>
+template <Element T = float, std::size_t Rank, TensorArgument X>
 constexpr auto zeros(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
   return full<T>(shape, 0, in, at);
 }
-template <Element T, TensorArgument X>
+template <Element T = float, TensorArgument X>
 constexpr auto zeros(detail::NoExtents shape, const X& in, Here at = Here::current()) {
   return full<T>(shape, 0, in, at);
 }
-template <Element T, std::size_t Rank, TensorArgument X>
+template <Element T = float, std::size_t Rank, TensorArgument X>
 constexpr auto ones(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
   return full<T>(shape, 1, in, at);
 }
-template <Element T, TensorArgument X>
+template <Element T = float, TensorArgument X>
 constexpr auto ones(detail::NoExtents shape, const X& in, Here at = Here::current()) {
   return full<T>(shape, 1, in, at);
 }
@@ -133,15 +133,19 @@ template <Element T, std::size_t Rank, NumberOperand N> constexpr auto full(cons
                 "function any tensor of it, ts::zeros<float>({4, 2}, x)");
   return T{};
 }
-template <Element T, std::size_t Rank> constexpr auto zeros(const Dim (&shape)[Rank]) { return full<T>(shape, 0); }
-template <Element T, std::size_t Rank> constexpr auto ones(const Dim (&shape)[Rank]) { return full<T>(shape, 1); }
+template <Element T = float, std::size_t Rank> constexpr auto zeros(const Dim (&shape)[Rank]) {
+  return full<T>(shape, 0);
+}
+template <Element T = float, std::size_t Rank> constexpr auto ones(const Dim (&shape)[Rank]) {
+  return full<T>(shape, 1);
+}
 
 /// The identity matrix [n, n], or 1 on the diagonal of [n, m] and 0 elsewhere: `eye<float>(n, x)`. As full.
-template <Element T, SizeOperand N, TensorArgument X>
+template <Element T = float, SizeOperand N, TensorArgument X>
 constexpr auto eye(const N& n, const X& in, Here at = Here::current()) {
   return call<detail::EyeTag<T>>(Source::from(at), in, Dim(n), Dim(n));
 }
-template <Element T, SizeOperand N, SizeOperand M, TensorArgument X>
+template <Element T = float, SizeOperand N, SizeOperand M, TensorArgument X>
 constexpr auto eye(const N& n, const M& m, const X& in, Here at = Here::current()) {
   return call<detail::EyeTag<T>>(Source::from(at), in, Dim(n), Dim(m));
 }

@@ -93,9 +93,33 @@ template <int D, TensorArgument X> constexpr auto flip(const X& x, Here at = Her
   return call<detail::FlipTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
 }
 
-/// With a dim as an argument it does not compile.
+/// Several dims in reverse order: `flip<0, 1>(x)`.
+template <int D, int Next, int... More, TensorArgument X> constexpr auto flip(const X& x, Here at = Here::current()) {
+  return flip<Next, More...>(flip<D>(x, at), at);
+}
+
+/// With a dim as an argument they do not compile.
 template <TensorArgument X, std::integral Dim> constexpr X flip(const X& x, Dim) {
   return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, SizeOperand Shift, std::integral... Dim>
+constexpr X roll(const X& x, const Shift&, Dim...) {
+  return detail::refuse_dim_argument<Shift>(x);
+}
+template <TensorArgument X, SizeOperand Count, std::integral... Dim>
+constexpr X tile(const X& x, const Count&, Dim...) {
+  return detail::refuse_dim_argument<Count>(x);
+}
+template <TensorArgument X, SizeOperand Count, std::integral... Dim>
+constexpr X repeat_interleave(const X& x, const Count&, Dim...) {
+  return detail::refuse_dim_argument<Count>(x);
+}
+template <TensorArgument X, std::integral Size, std::size_t Sizes, std::integral Dim, std::size_t Dims>
+constexpr X roll(const X& x, const Size (&)[Sizes], const Dim (&)[Dims]) {
+  return detail::refuse_dim_argument<Size>(x);
+}
+template <TensorArgument X, std::integral Size, std::size_t Sizes> constexpr X tile(const X& x, const Size (&)[Sizes]) {
+  return detail::refuse_dim_argument<Size>(x);
 }
 
 /// The first two dims turned by 90 degrees `Times` times, from the first dim to the second (torch.rot90, jnp.rot90); a

@@ -27,7 +27,8 @@ template <int Dim, int Rank> constexpr int checked_dim() {
 template <class Dim, class X> constexpr X refuse_dim_argument(const X& x) {
   static_assert(std::is_void_v<Dim>,
                 "tessera: dims are template arguments: ts::cumsum<0>(x) for ts::cumsum(x, 0), ts::concat<0>(x, y) for "
-                "ts::concat(x, y, 0), ts::gather<1>(x, indices) for ts::gather(x, 1, indices)");
+                "ts::concat(x, y, 0), ts::gather<1>(x, indices) for ts::gather(x, 1, indices), ts::slice<0>(x, start, "
+                "size), ts::pad<0>(x, before, after), ts::roll<0>(x, shift), ts::tile<0>(x, count)");
   return x;
 }
 
@@ -53,6 +54,8 @@ concept ScalarOperands = NumberOperand<A> && NumberOperand<B> &&
                          (std::is_same_v<A, Scalar> || std::is_same_v<B, Scalar> ||
                           (std::is_same_v<A, Dim> && std::is_floating_point_v<B>) ||
                           (std::is_floating_point_v<A> && std::is_same_v<B, Dim>));
+template <class A, class B>
+concept ComparesScalars = ScalarOperands<A, B> && (std::is_same_v<A, Scalar> || std::is_same_v<B, Scalar>);
 template <class N> constexpr double real_of(const N& n) {
   if constexpr (std::is_arithmetic_v<N>)
     return static_cast<double>(n);
@@ -65,8 +68,9 @@ template <class Operation, class A, class B> constexpr Scalar combine_numbers(co
   const Value context = of_a.module != nullptr ? of_a : trace_of(b);
   if (context.module == nullptr) return Scalar(ops::row_v<Operation>.number(real_of(a), real_of(b), 0));
   const Value at = here(context);
-  return Scalar(build::binary(ops::op_v<Operation>, build::cast(lower(at, a), DType::f64),
-                              build::cast(lower(at, b), DType::f64)));
+  const Value made =
+      build::binary(ops::op_v<Operation>, build::cast(lower(at, a), DType::f64), build::cast(lower(at, b), DType::f64));
+  return Scalar(build::cast(made, DType::f64));
 }
 
 template <class Operation, class N> constexpr Scalar function_of_number(const N& n) {
@@ -85,6 +89,12 @@ template <Element To, std::same_as<Dim> N>
 constexpr Scalar cast(const N& size) {
   if (!size.traced()) return Scalar(static_cast<double>(size.value()));
   return Scalar(build::cast(here(size.placeholder()), DType::f64));
+}
+/// A Scalar as it is: it takes the element type of the tensor that it meets.
+template <Element To, std::same_as<Scalar> N>
+  requires is_floating_v<To>
+constexpr Scalar cast(const N& number) {
+  return number;
 }
 
 namespace detail {
@@ -144,6 +154,19 @@ constexpr Dim operator+(const Dim& x, const Dim& y) { return detail::combine<ops
 constexpr Dim operator-(const Dim& x, const Dim& y) { return detail::combine<ops::SubOp>(x, y); }
 constexpr Dim operator*(const Dim& x, const Dim& y) { return detail::combine<ops::MulOp>(x, y); }
 constexpr Dim operator/(const Dim& x, const Dim& y) { return detail::combine<ops::DivOp>(x, y); }
+constexpr Dim operator%(const Dim& x, const Dim& y) { return x - x / y * y; }
+constexpr Dim operator-(const Dim& x) { return Dim(0) - x; }
+/// The larger, the smaller of two sizes, one of which is a Dim.
+template <SizeOperand A, SizeOperand B>
+  requires(std::is_same_v<A, Dim> || std::is_same_v<B, Dim>)
+constexpr Dim maximum(const A& x, const B& y) {
+  return detail::combine<ops::MaximumOp>(x, y);
+}
+template <SizeOperand A, SizeOperand B>
+  requires(std::is_same_v<A, Dim> || std::is_same_v<B, Dim>)
+constexpr Dim minimum(const A& x, const B& y) {
+  return detail::combine<ops::MinimumOp>(x, y);
+}
 
 namespace detail {
 template <class A, class B>
@@ -153,7 +176,8 @@ template <class A> constexpr auto no_comparison() {
   static_assert(
       std::is_void_v<A>,
       "tessera: a ts::Dim can't be compared in a condition: a size is not known while a function is traced; "
-      "write a loop over a dim as ts::fori_loop or ts::scan, and compare x.value() outside of a traced function");
+      "write a loop over a dim as ts::fori_loop or ts::scan, and compare x.value() outside of a traced function; for "
+      "ts::cond compare ts::cast<double>(n)");
   return false;
 }
 }  // namespace detail
@@ -204,6 +228,42 @@ constexpr Scalar operator/(const A& a, const B& b) {
   return detail::combine_numbers<ops::DivOp>(a, b);
 }
 constexpr Scalar operator-(const Scalar& x) { return x * -1.0; }
+template <class A, class B>
+  requires detail::ScalarOperands<A, B>
+constexpr Scalar pow(const A& a, const B& b) {
+  return detail::combine_numbers<ops::PowOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ScalarOperands<A, B>
+constexpr Scalar maximum(const A& a, const B& b) {
+  return detail::combine_numbers<ops::MaximumOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ScalarOperands<A, B>
+constexpr Scalar minimum(const A& a, const B& b) {
+  return detail::combine_numbers<ops::MinimumOp>(a, b);
+}
+/// Comparisons with a Scalar give a Scalar, 1 or 0: `ts::cond(step < 100, ...)`.
+template <class A, class B>
+  requires detail::ComparesScalars<A, B>
+constexpr Scalar operator<(const A& a, const B& b) {
+  return detail::combine_numbers<ops::LessOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ComparesScalars<A, B>
+constexpr Scalar operator<=(const A& a, const B& b) {
+  return detail::combine_numbers<ops::LessEqualOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ComparesScalars<A, B>
+constexpr Scalar operator>(const A& a, const B& b) {
+  return detail::combine_numbers<ops::GreaterOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ComparesScalars<A, B>
+constexpr Scalar operator>=(const A& a, const B& b) {
+  return detail::combine_numbers<ops::GreaterEqualOp>(a, b);
+}
 /// Functions of a Scalar or a Dim, in f64: `1.0 / ts::sqrt(ts::extent<1>(x))`. As the arithmetic above.
 template <class N>
   requires(std::is_same_v<N, Scalar> || std::is_same_v<N, Dim>)
@@ -222,12 +282,12 @@ constexpr Scalar log(const N& n) {
 }
 
 /// Inside a traced function: the indices 0, ..., n - 1, where n is a size of the function, such as ts::extent<1>(x)
-/// (torch.arange, jnp.arange); of a number n, with any tensor of the function as second argument. Error: unsupported
-/// for a size that is no size of a traced function. No communication.
+/// (torch.arange, jnp.arange); of a number n, with any tensor of the function as second argument; i32 when no type
+/// is named. Error: unsupported for a size that is no size of a traced function. No communication.
 ///
 ///     const auto position = ts::arange<float>(ts::extent<1>(x));   // [T]
 ///     const auto eight = ts::arange<float>(8, x);                  // [8]
-template <Element T> constexpr Sym<T, 1> arange(const Dim& n, Here at = Here::current()) {
+template <Element T = std::int32_t> constexpr Sym<T, 1> arange(const Dim& n, Here at = Here::current()) {
   if (!n.traced())
     fail(errc::unsupported,
          "[arange] size: a number, or outside of a traced function; give a tensor of the function "
@@ -235,7 +295,7 @@ template <Element T> constexpr Sym<T, 1> arange(const Dim& n, Here at = Here::cu
          Source::from(at));
   return detail::counted_to<T>(n.placeholder().at(Source::from(at)), n);
 }
-template <Element T, SizeOperand N, TensorArgument X>
+template <Element T = std::int32_t, SizeOperand N, TensorArgument X>
 constexpr auto arange(const N& n, const X& in, Here at = Here::current()) {
   return call<detail::ArangeTag<T>>(Source::from(at), in, Dim(n));
 }

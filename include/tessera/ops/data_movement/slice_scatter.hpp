@@ -37,12 +37,6 @@ template <int Rank, int D> struct StridedSliceTag {
 };
 
 /// The elements at one index of a dim, without that dim.
-/// An index that counts from the end of a dim where it is negative.
-constexpr Value from_either_end(Value index, Value extent) {
-  if (index.node().is_constant()) return index.node().value < 0 ? index + extent : index;
-  return build::select(build::less(index, index.number(0)), index + extent, index);
-}
-
 template <int Rank, int D> struct SelectIndexTag {
   template <class X, class Index> using result = Typed<typename X::type, Rank - 1>;
   static constexpr Value emit(Value context, Value x, Value index) {
@@ -137,6 +131,13 @@ constexpr auto slice(const X& x, const Start& start, const Size& size, const Ste
 template <int D, TensorArgument X, SizeOperand Index>
 constexpr auto select(const X& x, const Index& index, Here at = Here::current()) {
   return call<detail::SelectIndexTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(index));
+}
+/// With a tensor as the index it does not compile.
+template <int D, TensorArgument X, TensorArgument Index> constexpr auto select(const X& x, const Index&) {
+  static_assert(std::is_void_v<Index>,
+                "tessera: the index of ts::select<D>(x, i) is a size; with a tensor of rank 0, such as the index of a "
+                "loop, write ts::dynamic_index<D>(x, i), and with a vector of indices ts::index_select<D>(x, i)");
+  return x;
 }
 
 /// x with the update in the elements along dim D from start on, `step` apart (torch.slice_scatter, x.at[a::s].set). A

@@ -19,6 +19,23 @@ template <int Rank, int D> struct SliceTag {
   }
 };
 
+/// An index that counts from the end of a dim where it is negative.
+constexpr Value from_either_end(Value index, Value extent) {
+  if (index.node().is_constant()) return index.node().value < 0 ? index + extent : index;
+  return build::select(build::less(index, index.number(0)), index + extent, index);
+}
+
+template <int Rank, int D> struct SliceToEndTag {
+  static constexpr const char* function = "slice";
+  template <class A, class Start> using result = Typed<typename A::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value start) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value extent = build::extent(x, dim), first = from_either_end(as_size(start), extent);
+    return build::slice(x, dim, first, extent - first);
+  }
+};
+
 template <int Rank, int D> struct ConcatTag {
   static constexpr auto leading_dims = ops::LeadingDims::extended;
   template <class A, class... Rest> struct result : A {
@@ -80,6 +97,12 @@ constexpr auto slice(const X& x, const Start& start, const Size& size, Here at =
   return call<detail::SliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start), Dim(size));
 }
 
+/// All indices from `start` on, a negative one from the end: `slice<0>(x, 2)` is x[2:], `slice<0>(x, -2)` x[-2:].
+template <int D, TensorArgument X, SizeOperand Start>
+constexpr auto slice(const X& x, const Start& start, Here at = Here::current()) {
+  return call<detail::SliceToEndTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start));
+}
+
 /// Concatenates the operands along dim D. Errors: shape_mismatch when another dim differs. Communication: as slice.
 /// With more than four operands, messages give the line that made the first operand.
 template <int D, TensorArgument A, TensorArgument B>
@@ -129,6 +152,18 @@ constexpr auto concat(const Tensors& tensors, Dim) {
 template <int D, TensorArgument X, SizeOperand Before, SizeOperand After>
 constexpr auto pad(const X& x, const Before& before, const After& after, Here at = Here::current()) {
   return call<detail::PadTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(before), Dim(after));
+}
+
+/// With a dim as an argument they do not compile.
+template <TensorArgument X, std::integral Dim, SizeOperand... Sizes>
+constexpr X slice(const X& x, Dim, const Sizes&...) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim, SizeOperand... Sizes> constexpr X pad(const X& x, Dim, const Sizes&...) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Size, std::size_t Sizes> constexpr X pad(const X& x, const Size (&)[Sizes]) {
+  return detail::refuse_dim_argument<Size>(x);
 }
 
 }  // namespace tessera

@@ -31,6 +31,10 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
   constexpr explicit Local(Value v) : value(v) {}
   /// The value as the content of a tensor in a struct.
   constexpr Value kept() const { return detail::kept_in_struct(Region::text, {value, Varying, Rank}); }
+  /// A tensor of a struct as a local value, in the graph in which it was made.
+  template <class X> static constexpr auto of_field(const X& x, Source source) {
+    return with<typename X::element, X::rank, Region::all>(detail::value_in_struct(x.placeholder(), source));
+  }
   /// The value with a leading dim of full extent for each axis along which it varies. With structs in the region, types
   /// do not say along which axes that is, but extents do.
   constexpr Value of_all_devices() const {
@@ -46,6 +50,17 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
     const Value made = detail::extended(Region::text, {here(value), Varying, Rank}, Varying, axes);
     const int missing = Rank + detail::bit_count(Varying) - made.rank();
     return Local(build::insert_singletons(made, (1u << missing) - 1, made.rank() + missing));
+  }
+  /// The axes along which a tensor of all layers of a Stack differs; its dim of layers is in front of those of devices.
+  static constexpr unsigned differing_layers(const Value& layers, int layer_rank) {
+    return detail::extending({layers, Region::all, layer_rank}, 1);
+  }
+  static constexpr Value spread_layers(const Value& layers, int layer_rank, unsigned axes) {
+    if ((axes & ~differing_layers(layers, layer_rank)) == 0) return layers;
+    constexpr int leads = detail::bit_count(Region::all);
+    const Value behind = build::move_dim(layers, 0, leads);
+    return build::move_dim(detail::extended(Region::text, {behind, Region::all, layer_rank + 1}, Region::all, axes),
+                           leads, 0);
   }
   /// The value without dims of devices: it is the same on all of them.
   constexpr Value shared() const { return detail::narrowed({here(value), Varying, Rank}, 0).value; }
@@ -164,6 +179,51 @@ constexpr Value map_local(const ShardMapText& text, const Value& context, unsign
   return split_leads<false>(text, around.with(made.output(0, true).id), axes, all);
 }
 
+/// x [devices, ...] with the devices in front of the features of dim `dim` of one device.
+constexpr Value devices_into(const Value& x, int dim) {
+  Factors f{};
+  for (int d = 0; d < x.rank(); ++d) {
+    const int from = d < dim ? d + 1 : d == dim ? 0 : d;
+    f.in_dim[d] = static_cast<std::int8_t>(d);
+    f.order[d] = static_cast<std::int8_t>(from);
+    f.out_dim[d] = static_cast<std::int8_t>(d <= dim ? d : d - 1);
+    ++f.count;
+  }
+  return rearrange(x, x.rank(), x.rank() - 1, f, nullptr);
+}
+/// The inverse of this for the last dim: [devices, ...].
+constexpr Value devices_of_features(const Value& made, const Value& devices) {
+  Factors f{};
+  const int last = made.rank() - 1;
+  Value sizes[max_rank]{};
+  sizes[last] = devices;
+  for (int d = 0; d <= made.rank(); ++d) {
+    f.in_dim[d] = static_cast<std::int8_t>(d < last ? d : last);
+    f.order[d] = static_cast<std::int8_t>(d == 0 ? last : d <= last ? d - 1 : d);
+    f.out_dim[d] = static_cast<std::int8_t>(d);
+    ++f.count;
+  }
+  return rearrange(made, made.rank(), made.rank() + 1, f, sizes);
+}
+/// A convolution whose weights differ between devices, as one in which the features of each device are groups. The last
+/// option is the number of groups.
+template <class Tag, class... Options>
+constexpr Value group_local(const ShardMapText& text, Value context, unsigned all, unsigned axes, const LocalValue& x,
+                            const LocalValue& w, const Options&... options) {
+  Value devices = context.integer(1, DType::i64);
+  for (int axis = 0; axis < text.axis_count; ++axis)
+    if ((axes >> axis & 1u) != 0) devices = devices * axis_size_of(context, text.axes[axis]);
+  Value numbers[] = {options.value...};
+  Value& groups = numbers[sizeof...(options) - 1];
+  groups = build::cast(groups, DType::i64) * devices;
+  const Value images = devices_into(merge_leads<false>(text, x, axes), x.rank - 1);
+  const Value weights = devices_into(merge_leads<false>(text, w, axes), Tag::grouped_dim);
+  const Value made = [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return Tag::emit(context, images.at(context.source), weights, numbers[I]...);
+  }(std::index_sequence_for<Options...>());
+  return split_leads<false>(text, devices_of_features(made, devices), axes, all);
+}
+
 /// How many of its operands have a batch as dim 0; by default all tensors have one.
 template <class Tag>
 inline constexpr int batched_v = [] {
@@ -173,13 +233,17 @@ inline constexpr int batched_v = [] {
     return max_rank;
 }();
 /// Merges the leading dims into the batch and splits them off the result. Where an operand without a batch differs
-/// between devices, the function is mapped.
+/// between devices, the function is mapped, or the devices become groups: the dim of the weights that these divide is
+/// `grouped_dim`, -1 for none.
 template <class Tag, class... Xs>
 constexpr Value batch_local(const ShardMapText& text, Value context, unsigned all, const Xs&... xs) {
   const unsigned axes = (0u | ... | extending(xs));
   unsigned differs = 0;
   int operand = 0;
   ((differs |= (extending(xs) != 0 ? 1u : 0u) << operand++), ...);
+  if constexpr (requires { Tag::grouped_dim; })
+    if (Tag::grouped_dim >= 0 && differs >> batched_v<Tag> != 0)
+      return group_local<Tag>(text, context, all, axes, xs...);
   if (axes == 0 || differs >> batched_v<Tag> != 0) return map_local<Tag>(text, context, all, xs...);
   operand = 0;
   const auto merged = [&](const LocalValue& x) {
@@ -277,10 +341,14 @@ template <class Tag, class... Operands> struct LocalCall {
       known,
       "tessera: a local value is combined with a value from outside of the shard_map; pass the outside value as an "
       "argument, with a spec");
+  static constexpr bool fits = Result::rank + bit_count(all) <= max_rank;
+  static_assert(fits,
+                "tessera: the dims of a local value of a shard_map and the axes along which it varies are at most "
+                "8 together");
 
   static constexpr auto make(Source source, const Operands&... operands) {
     using Made = Local<typename Result::type, Result::rank, Region, all>;
-    if constexpr (!known) {
+    if constexpr (!known || !fits) {
       return Made();
     } else {
       Value context{};

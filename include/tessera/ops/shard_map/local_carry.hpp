@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <tuple>
 #include <type_traits>
@@ -82,16 +83,30 @@ template <class Like, class Leaf> constexpr auto as_local(const Leaf& leaf) {
     return typename Like::template with<typename Leaf::element, Leaf::rank, Like::region::all>(
         here(turned(leaf.placeholder())));
 }
-/// Calls a function with each local value of a structure, also those that are tensors of a plain struct; these in a
-/// Stack are left out.
+/// A tensor of all layers of a Stack in the function of a shard_map: the dim of layers is in front of those of devices.
+template <class Like, class Leaf> struct LocalLayers {
+  Value layers;
+  constexpr unsigned differing() const { return Like::differing_layers(layers, Leaf::rank); }
+  constexpr unsigned declared() const { return differing(); }
+  constexpr Leaf spread(unsigned axes) const {
+    Value made = Like::spread_layers(layers, Leaf::rank, axes);
+    made.graph = ~made.graph;
+    return Leaf(made);
+  }
+};
+/// Calls a function with each local value of a structure, also those that are tensors of a plain struct or a Stack.
 template <class Like, class Visit> struct VisitLocal {
   Visit visit;
   bool in_stack = false;
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (LocalOperand<Leaf>)
+    if constexpr (LocalOperand<Leaf>) {
       visit(leaf, as_local<Like>(leaf));
-    else if constexpr (StoredOperand<Leaf>)
-      if (!in_stack && has_device_dims(leaf)) visit(leaf, as_local<Like>(leaf));
+    } else if constexpr (StoredOperand<Leaf>) {
+      if (has_device_dims(leaf) && in_stack)
+        visit(leaf, LocalLayers<Like, std::remove_const_t<Leaf>>{here(turned(leaf.placeholder()))});
+      else if (has_device_dims(leaf))
+        visit(leaf, as_local<Like>(leaf));
+    }
   }
   constexpr void enter_stack(const auto&) { in_stack = true; }
   constexpr void enter_layer(int) {}
@@ -101,6 +116,28 @@ template <class Like, class T, class Visit> constexpr void for_each_local(T& obj
   if constexpr (!std::is_void_v<Like>) {
     VisitLocal<Like, Visit> visitor{visit};
     for_each_leaf(object, visitor);
+  }
+}
+
+/// The number of dims of devices in front of the dims of a value; 0 for all but local values.
+template <class X> inline constexpr int device_dims_v = 0;
+template <LocalOperand X> inline constexpr int device_dims_v<X> = std::popcount(X::varying);
+
+/// A tensor like X of another rank.
+template <class X, int Rank> struct WithRank {
+  using type = Sym<typename X::element, Rank>;
+};
+template <LocalOperand X, int Rank> struct WithRank<X, Rank> {
+  using type = typename X::template with_rank<Rank>;
+};
+template <class X, int Rank> using with_rank_t = typename WithRank<X, Rank>::type;
+
+/// Gives local values of the same type full dims of devices for all axes along which any of them differs.
+template <class X, std::size_t Size> constexpr void spread_alike(std::array<X, Size>& values) {
+  if constexpr (LocalOperand<X>) {
+    unsigned axes = 0;
+    for (const X& value : values) axes |= value.differing();
+    for (X& value : values) value = value.spread(axes);
   }
 }
 

@@ -30,10 +30,11 @@ constexpr Value stand_in(const Value& context, DType dtype, int rank) {
 /// The position of an axis's leading dim.
 constexpr int lead_of(unsigned varying, int axis) { return bit_count(varying & ((1u << axis) - 1)); }
 
-/// The axes whose leading dim has its full extent; along the others the values are equal so far.
-constexpr unsigned extending(const LocalValue& x) {
+/// The axes whose leading dim has its full extent; along the others the values are equal so far. `before`: the dims in
+/// front of the leading dims, such as the layers of a Stack.
+constexpr unsigned extending(const LocalValue& x, int before = 0) {
   unsigned axes = 0;
-  for (int axis = 0, at = 0; axis < ShardMapText::max_names && x.value.rank() > 0; ++axis)
+  for (int axis = 0, at = before; axis < ShardMapText::max_names && x.value.rank() > before; ++axis)
     if ((x.varying >> axis & 1u) != 0 && !x.value.is_singleton(at++)) axes |= 1u << axis;
   return axes;
 }
@@ -76,12 +77,16 @@ constexpr Value kept_in_struct(const ShardMapText& text, const LocalValue& x) {
   value.graph = ~value.graph;
   return value;
 }
-constexpr LocalValue taken_from_struct(const ShardMapText& text, Value value, int rank, Source source) {
+/// The value in the graph in which it was made.
+constexpr Value value_in_struct(Value value, Source source) {
   if (value.module == nullptr || value.graph >= 0)
     fail(errc::unsupported, "[shard_map] captured value: a local value is combined with a value from outside of the "
                             "shard_map; pass the outside value as an argument, with a spec");
   value.graph = ~value.graph;
-  return {here(value).at(source), (1u << text.axis_count) - 1, rank};
+  return value.at(source);
+}
+constexpr LocalValue taken_from_struct(const ShardMapText& text, Value value, int rank, Source source) {
+  return {here(value_in_struct(value, source)), (1u << text.axis_count) - 1, rank};
 }
 
 /// x without the leading dims of extent 1.

@@ -37,18 +37,18 @@ template <int Rank, int D, Order O> struct SortTag {
 
 }  // namespace detail
 
-/// The indices that sort dim D: `argsort<-1>(x)`, `argsort<0, ts::Order::descending, std::int64_t>(x)`. Stable; NaN
-/// is the largest value. The result has the shape of x. Communication: as sort.
-template <int D, Order O = Order::ascending, Element Index = std::int32_t, TensorArgument X>
+/// The indices that sort dim D, by default the last: `argsort(x)`, `argsort<0, ts::Order::descending,
+/// std::int64_t>(x)`. Stable; NaN is the largest value. The result has the shape of x. Communication: as sort.
+template <int D = -1, Order O = Order::ascending, Element Index = std::int32_t, TensorArgument X>
 constexpr auto argsort(const X& x, Here at = Here::current()) {
   return call<detail::ArgsortTag<X::rank, detail::checked_dim<D, X::rank>(), O, Index>>(Source::from(at), x);
 }
 
-/// x sorted along dim D: `sort<-1>(x)`, `sort<0, ts::Order::descending>(x)`. Stable; NaN is the largest value, so
-/// that it comes first in descending order, as in PyTorch and JAX. The gradient goes back to where each element came
-/// from. Communication: a split D is made whole, by an all_to_all onto another unsplit dim that its axes divide,
-/// otherwise by an all_gather; the result keeps that sharding. None for other split dims.
-template <int D, Order O = Order::ascending, TensorArgument X>
+/// x sorted along dim D, by default the last: `sort(x)`, `sort<0, ts::Order::descending>(x)`. Stable; NaN is the
+/// largest value, so that it comes first in descending order, as in PyTorch and JAX. The gradient goes back to where
+/// each element came from. Communication: a split D is made whole, by an all_to_all onto another unsplit dim that its
+/// axes divide, otherwise by an all_gather; the result keeps that sharding. None for other split dims.
+template <int D = -1, Order O = Order::ascending, TensorArgument X>
 constexpr auto sort(const X& x, Here at = Here::current()) {
   return call<detail::SortTag<X::rank, detail::checked_dim<D, X::rank>(), O>>(Source::from(at), x);
 }
@@ -59,10 +59,10 @@ template <class Values, class Indices> struct TopK {
   Indices indices;
 };
 
-/// The k largest elements along dim D in descending order, and their indices: `auto [values, indices] = topk<-1>(x,
-/// 5)`. Of equal elements the first comes first; NaN is the largest value. Errors: shape_mismatch for k above the
-/// extent. Communication: as sort.
-template <int D, Element Index = std::int32_t, TensorArgument X, SizeOperand K>
+/// The k largest elements along dim D, by default the last, in descending order, and their indices: `auto [values,
+/// indices] = topk(x, 5)`. Of equal elements the first comes first; NaN is the largest value. Errors: shape_mismatch
+/// for k above the extent. Communication: as sort.
+template <int D = -1, Element Index = std::int32_t, TensorArgument X, SizeOperand K>
 constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   const auto indices = call<detail::ArgsortTag<X::rank, dim, Order::descending, Index>>(Source::from(at), x, Dim(k));
@@ -76,9 +76,6 @@ template <TensorArgument X, std::integral Dim> constexpr X argsort(const X& x, D
 }
 template <TensorArgument X, std::integral Dim> constexpr X sort(const X& x, Dim) {
   return detail::refuse_dim_argument<Dim>(x);
-}
-template <TensorArgument X, SizeOperand K> constexpr X topk(const X& x, const K&) {
-  return detail::refuse_dim_argument<K>(x);
 }
 template <TensorArgument X, SizeOperand K, std::integral Dim> constexpr X topk(const X& x, const K&, Dim) {
   return detail::refuse_dim_argument<Dim>(x);

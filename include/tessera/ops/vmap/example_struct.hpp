@@ -107,7 +107,9 @@ template <class T> constexpr bool has_fixed_ranks() {
 
 /// The slice of a field, of which the tensors are Syms, as the type that the struct has for it.
 template <class Field, class X> constexpr Field as_field(const X& x) {
-  if constexpr (StoredOperand<Field>)
+  if constexpr (StoredOperand<Field> && LocalOperand<X>)
+    return Field(x.kept());
+  else if constexpr (StoredOperand<Field>)
     return Field(x.value);
   else if constexpr (is_array_v<Field>)
     return [&]<std::size_t... I>(std::index_sequence<I...>) {

@@ -113,6 +113,21 @@ template <class Self> struct Operators {
                   "y, or ts::fmod(x, y) for that of C++, of the sign of x");
     return call<LessTag>(a.source, a.value, a.value);
   }
+  template <class B> friend constexpr auto operator&(At<Self> a, const B&) {
+    static_assert(std::is_void_v<B>, "tessera: for tensors write ts::logical_and(x, y) instead of x & y, and of the "
+                                     "bits of integers ts::bitwise_and(x, y)");
+    return call<LessTag>(a.source, a.value, a.value);
+  }
+  template <class B> friend constexpr auto operator|(At<Self> a, const B&) {
+    static_assert(std::is_void_v<B>, "tessera: for tensors write ts::logical_or(x, y) instead of x | y, and of the "
+                                     "bits of integers ts::bitwise_or(x, y)");
+    return call<LessTag>(a.source, a.value, a.value);
+  }
+  template <class B = void> friend constexpr auto operator~(At<Self> a) {
+    static_assert(std::is_same_v<B, int>, "tessera: for tensors write ts::logical_not(x) instead of ~x, and of the "
+                                          "bits of integers ts::bitwise_not(x)");
+    return call<LessTag>(a.source, a.value, a.value);
+  }
   // Without these overloads, compilers would list all operators == that exist.
   template <class B> friend constexpr auto operator==(const Self& x, const B&) {
     static_assert(std::is_void_v<B>,
@@ -142,8 +157,9 @@ template <class Self> struct Operators {
   }
   template <class I> constexpr const auto& operator[](const I&) const {
     static_assert(std::is_void_v<I>,
-                  "tessera: tensors have no operator[]; write ts::slice<0>(x, start, size) for a range of rows, "
-                  "ts::embedding(x, indices) for rows by index, and ts::select(condition, x, y) instead of an "
+                  "tessera: tensors have no operator[]; write ts::select<0>(x, 2) for x[2], ts::dynamic_index<0>(x, i) "
+                  "with the index of a loop, ts::slice<0>(x, start, size) for a range of rows, ts::embedding(x, "
+                  "indices) for rows by index, and ts::select(condition, x, y) instead of an "
                   "assignment to elements");
     return static_cast<const Self&>(*this);
   }
