@@ -82,7 +82,6 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 // ---- tessera/base/planning.hpp
 
@@ -4233,7 +4232,7 @@ struct CheckpointPolicy {
 
 /// A traced program: graph 0 is the program itself, the others are bodies of repeats.
 struct Module {
-  std::vector<Graph> graphs = std::vector<Graph>(1);
+  Growable<Graph> graphs = Growable<Graph>(1);
   Growable<OpenBody> open;             ///< the bodies that are being traced, the innermost last
   int current = 0;                     ///< the graph to which the trace adds nodes: the innermost body, or the program
   Growable<PartitionSpec> specs;       ///< of the constraint nodes
@@ -4477,34 +4476,6 @@ inline std::string text_of(const ProgramView& program) {
     text += '\n';
   }
   return text;
-}
-
-/// A program in the language of Graphviz: a cluster for each graph, a dashed edge from a repeat to its body's results.
-inline std::string dot_of(const ProgramView& program) {
-  std::string text = "digraph program {\n  node [shape=box, fontname=\"monospace\"];\n";
-  for (int g = 0; g < program.graph_count; ++g) {
-    const GraphView& graph = program.graphs[g];
-    text += concat_text("  subgraph cluster_", g, " {\n    label=\"", g == 0 ? "program" : concat_text("graph ", g),
-                        "\";\n");
-    for (int id = 0; id < graph.size; ++id) {
-      text += concat_text("    n", g, "_", id, " [label=\"%", id, " ", detail::operation_text(program, graph, id));
-      if (!graph[id].is_repeat()) text += "\\n" + detail::type_text(graph[id]);
-      if (graph[id].source.line != 0) text += "\\n" + graph[id].source.text();
-      text += "\"];\n";
-    }
-    for (int id = 0; id < graph.size; ++id)
-      for (int i = 0; i < graph[id].arity; ++i)
-        if (const int operand = graph.operand(id, i); operand >= 0)
-          text += concat_text("    n", g, "_", operand, " -> n", g, "_", id, ";\n");
-    for (int k = 0; k < graph.output_count; ++k)
-      text += concat_text("    n", g, "_", graph.outputs[k], " -> out", g, "_", k, ";\n    out", g, "_", k,
-                          " [shape=plaintext, label=\"result ", k, "\"];\n");
-    text += "  }\n";
-    for (int id = 0; id < graph.size; ++id)
-      if (graph[id].is_repeat())
-        text += concat_text("  n", g, "_", id, " -> out", graph[id].index(), "_0 [style=dashed];\n");
-  }
-  return text + "}\n";
 }
 
 }  // namespace tessera
@@ -5377,6 +5348,21 @@ template <class Self> struct Operators {
                   "y, or ts::fmod(x, y) for that of C++, of the sign of x");
     return call<LessTag>(a.source, a.value, a.value);
   }
+  template <class B> friend constexpr auto operator&(At<Self> a, const B&) {
+    static_assert(std::is_void_v<B>, "tessera: for tensors write ts::logical_and(x, y) instead of x & y, and of the "
+                                     "bits of integers ts::bitwise_and(x, y)");
+    return call<LessTag>(a.source, a.value, a.value);
+  }
+  template <class B> friend constexpr auto operator|(At<Self> a, const B&) {
+    static_assert(std::is_void_v<B>, "tessera: for tensors write ts::logical_or(x, y) instead of x | y, and of the "
+                                     "bits of integers ts::bitwise_or(x, y)");
+    return call<LessTag>(a.source, a.value, a.value);
+  }
+  template <class B = void> friend constexpr auto operator~(At<Self> a) {
+    static_assert(std::is_same_v<B, int>, "tessera: for tensors write ts::logical_not(x) instead of ~x, and of the "
+                                          "bits of integers ts::bitwise_not(x)");
+    return call<LessTag>(a.source, a.value, a.value);
+  }
   // Without these overloads, compilers would list all operators == that exist.
   template <class B> friend constexpr auto operator==(const Self& x, const B&) {
     static_assert(std::is_void_v<B>,
@@ -5406,8 +5392,9 @@ template <class Self> struct Operators {
   }
   template <class I> constexpr const auto& operator[](const I&) const {
     static_assert(std::is_void_v<I>,
-                  "tessera: tensors have no operator[]; write ts::slice<0>(x, start, size) for a range of rows, "
-                  "ts::embedding(x, indices) for rows by index, and ts::select(condition, x, y) instead of an "
+                  "tessera: tensors have no operator[]; write ts::select<0>(x, 2) for x[2], ts::dynamic_index<0>(x, i) "
+                  "with the index of a loop, ts::slice<0>(x, start, size) for a range of rows, ts::embedding(x, "
+                  "indices) for rows by index, and ts::select(condition, x, y) instead of an "
                   "assignment to elements");
     return static_cast<const Self&>(*this);
   }
@@ -7382,7 +7369,14 @@ template <class Block> class Stack {
   using block = Block;
 
   constexpr Stack() = default;
-  explicit Stack(std::vector<Block> layers) : layers_(std::move(layers)) {}
+  explicit Stack(Growable<Block> layers) : layers_(std::move(layers)) {}
+  /// Of the layers in a std::vector or another container.
+  template <class Layers>
+    requires(!std::is_same_v<Layers, Stack>) && requires(const Layers& layers) { Block(*layers.begin()); }
+  explicit Stack(const Layers& layers) {
+    layers_.reserve(layers.size());
+    for (const Block& layer : layers) layers_.push_back(layer);
+  }
   /// Makes layer i with make(i). Errors: `structure` for n < 0.
   template <class Make> Stack(int n, Make&& make) {
     if (n < 0) fail(errc::structure, "[stack] number of layers: ", n, " is negative");
@@ -7393,8 +7387,8 @@ template <class Block> class Stack {
   constexpr int size() const { return static_cast<int>(layers_.size()); }
   constexpr Block& operator[](int i) { return layers_[static_cast<std::size_t>(i)]; }
   constexpr const Block& operator[](int i) const { return layers_[static_cast<std::size_t>(i)]; }
-  constexpr std::vector<Block>& layers() { return layers_; }
-  constexpr const std::vector<Block>& layers() const { return layers_; }
+  constexpr Growable<Block>& layers() { return layers_; }
+  constexpr const Growable<Block>& layers() const { return layers_; }
 
   /// A loop over the layers does not compile: in a traced function there is one layer, with the tensors of all.
   template <class B = Block> constexpr const B* begin() const {
@@ -7423,7 +7417,7 @@ template <class Block> class Stack {
  private:
   template <class X, class... Extra> constexpr auto called(Here at, const X& x, const Extra&... extra) const;
 
-  std::vector<Block> layers_;
+  Growable<Block> layers_;
   Dim count_{};  // a placeholder, in a trace of a block without tensors
 };
 
@@ -7654,8 +7648,8 @@ constexpr Graph compact(const GraphView& graph) {
 }
 
 /// The simplified graphs of a program, where graph_at(g) returns its graphs.
-template <class GraphAt> constexpr std::vector<Graph> simplified(GraphAt graph_at) {
-  std::vector<Graph> made;
+template <class GraphAt> constexpr Growable<Graph> simplified(GraphAt graph_at) {
+  Growable<Graph> made;
   Growable<int> body_of{0};  // index in the old program, by kept graph
   for (std::size_t g = 0; g < body_of.size(); ++g) {
     bool left_dead = false;
@@ -8739,9 +8733,9 @@ class PictureGrid {
   int column_dim() const { return static_cast<int>(tile_.size() < 2 ? tile_.size() : 2) - 1; }
   int row_dim() const { return tile_.size() < 2 ? -1 : 0; }
 
-  std::vector<std::int64_t> shown_rows() const { return shown(rows(), options_.max_rows); }
-  std::vector<std::int64_t> shown_columns() const { return shown(columns(), options_.max_columns); }
-  std::vector<std::int64_t> shown_planes() const { return shown(planes(), options_.max_planes); }
+  Growable<std::int64_t> shown_rows() const { return shown(rows(), options_.max_rows); }
+  Growable<std::int64_t> shown_columns() const { return shown(columns(), options_.max_columns); }
+  Growable<std::int64_t> shown_planes() const { return shown(planes(), options_.max_planes); }
   bool is_summary() const {
     return rows() > limit(options_.max_rows) || columns() > limit(options_.max_columns) ||
            planes() > limit(options_.max_planes);
@@ -8783,8 +8777,8 @@ class PictureGrid {
  private:
   static std::int64_t limit(int given) { return given < 3 ? 3 : given; }
   /// 0, 1, ..., with -1 in place of those that are left out.
-  static std::vector<std::int64_t> shown(std::int64_t count, int given) {
-    std::vector<std::int64_t> places;
+  static Growable<std::int64_t> shown(std::int64_t count, int given) {
+    Growable<std::int64_t> places;
     for (std::int64_t i = 0; i < count && i < limit(given); ++i) places.push_back(i);
     if (count > limit(given)) {
       places[places.size() - 2] = -1;
@@ -8794,7 +8788,7 @@ class PictureGrid {
   }
 
   PictureOptions options_;
-  std::vector<std::int64_t> tile_;
+  Growable<std::int64_t> tile_;
   DeviceOrder devices_;
   std::int64_t group_ = 1;  // devices in a cell
   std::string role_;
@@ -8843,11 +8837,11 @@ struct TextTable {
     std::string text;
     std::int64_t shard;
   };
-  std::vector<Cell> cells;
+  Growable<Cell> cells;
   std::size_t columns = 1;
 
   std::string draw(bool color) const {
-    std::vector<std::size_t> widths(columns, 0);
+    Growable<std::size_t> widths(columns, 0);
     for (std::size_t i = 0; i < cells.size(); ++i)
       if (const std::size_t width = width_of(cells[i].text); width > widths[i % columns]) widths[i % columns] = width;
     std::string out;
@@ -8880,7 +8874,7 @@ struct TextTable {
 
 inline TextTable plane_table(const PictureGrid& grid, std::int64_t plane) {
   TextTable table;
-  const std::vector<std::int64_t> columns = grid.shown_columns();
+  const Growable<std::int64_t> columns = grid.shown_columns();
   table.columns = columns.size();
   for (std::int64_t row : grid.shown_rows())
     for (std::int64_t column : columns) {
@@ -9051,8 +9045,6 @@ class SubMesh {
   constexpr std::int64_t size() const { return size_; }
   /// Indices of the axes in the parent.
   constexpr const Coordinates& axes() const { return axes_; }
-  /// The number of submeshes along these axes in the mesh.
-  constexpr std::int64_t siblings() const { return parent_.size() / size_; }
 
   /// The submesh along the same axes that contains a device.
   constexpr SubMesh containing(int device) const {
@@ -9487,6 +9479,39 @@ constexpr void check_countable(const ShapeContext& c, std::int64_t elements, con
 [[noreturn]] inline void fail_large(const ShapeContext& c) {
   fail_operation(errc::capacity, c, "more than 2^52 elements", {});
 }
+
+TESSERA_PLANNING_BEGIN
+
+namespace ops {
+
+// Rules that rows of several families have.
+
+constexpr Shape scalar_shape(const ShapeContext&) { return {}; }
+constexpr Shape like_shape(const ShapeContext& c) { return c.operand(0); }
+constexpr void no_factors(const GraphView& graph, int id, FactorRule& rule) {
+  rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
+}
+constexpr void like_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
+  for (int d = 0; d < graph[id].rank; ++d)
+    if (!graph[id].is_singleton(d)) {
+      rule.result.dims[d].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
+      rule.operands[0].dims[d] = rule.result.dims[d];
+    }
+}
+
+constexpr BrokenRule check_number(const NodeCheck& c) { return c.node().rank == 0 ? BrokenRule{} : "the rank is 0"; }
+constexpr BrokenRule check_size(const NodeCheck& c) {
+  if (c.node().rank != 0) return "the rank is 0";
+  return c.node().dtype == DType::i64 ? BrokenRule{} : "the element type of a size is i64";
+}
+constexpr BrokenRule check_like_operand(const NodeCheck& c) {
+  return same_type(c.node(), c.x(0)) ? BrokenRule{} : "the result has the type of the operand";
+}
+
+}  // namespace ops
+
+TESSERA_PLANNING_END
 
 }  // namespace tessera
 
@@ -12643,43 +12668,10 @@ constexpr int split_product(Graph& made, const Node& node, const std::int32_t* o
 
 #endif
 
-// ---- tessera/ops/random/random_draw.hpp
+// ---- tessera/ops/source/extent_rows.hpp
 
-#ifndef TESSERA_OPS_RANDOM_RANDOM_DRAW_HPP
-#define TESSERA_OPS_RANDOM_RANDOM_DRAW_HPP
-
-namespace tessera {
-
-/// Which distribution a random node draws from.
-enum class Distribution : std::int8_t { uniform, normal };
-
-/// Attributes of a random node: uniform in [0, 1) or standard normal. The counter of an element is its global row-major
-/// index, so values don't depend on the sharding. Operand 0 gives the shape; operand 1 is the key. The generator's key
-/// is fold_in(key, stream). An f64, always a host scalar, is an integer of which each layer of a repeat has its own
-/// key: there it is fold_in(fold_in(key, stream), layer + 1); inside several, each folds in its layer, the outermost
-/// first. An i64 can also be a tensor, and is the same key in all layers.
-struct RandomDraw {
-  Distribution distribution = Distribution::uniform;
-  std::uint32_t stream = 0;
-
-  static constexpr RandomDraw of(const Node& node) {
-    return {static_cast<Distribution>(node.labels[0]), static_cast<std::uint32_t>(node.value)};
-  }
-  constexpr Labels pack() const {
-    Labels labels{};
-    labels[0] = static_cast<std::int8_t>(distribution);
-    return labels;
-  }
-};
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/source_rows.hpp
-
-#ifndef TESSERA_OPS_SOURCE_ROWS_HPP
-#define TESSERA_OPS_SOURCE_ROWS_HPP
+#ifndef TESSERA_OPS_SOURCE_EXTENT_ROWS_HPP
+#define TESSERA_OPS_SOURCE_EXTENT_ROWS_HPP
 
 TESSERA_PLANNING_BEGIN
 
@@ -12750,84 +12742,11 @@ constexpr void require_layer(Value x, int dim, std::int64_t layer) {
   made.labels[3] = static_cast<std::int8_t>(ExtentsOf::layers);
   x.make(made, {x.id});
 }
-constexpr Value arange(Value count, DType type) {
-  return count.make({.op = Op::arange, .dtype = type, .rank = 1}, {count.id});
-}
-constexpr Value iota(Value like, int dim, DType type) {
-  // Broadcast within a fused kernel, it would count along the dim of the kernel.
-  if (like.is_singleton(dim)) return broadcast(like.number(0, type), like);
-  like = shape_source(like).at(like.source);
-  return like.make({.op = Op::iota,
-                    .dtype = type,
-                    .rank = like.node().rank,
-                    .singletons = like.node().singletons,
-                    .labels = pack_dim(dim)},
-                   {like.id});
-}
+
 }  // namespace tessera::build
 
 namespace tessera::ops {
 
-/// Whether some node reads the elements of a node, and not only its shape.
-constexpr bool reads_elements(const ShapeContext& c) {
-  for (int i = 0; i < c.graph.output_count; ++i)
-    if (c.graph.outputs[i] == c.id) return true;
-  for (int id = c.id + 1; id < c.graph.size; ++id)
-    for (int i = 0; i < c.graph[id].arity; ++i)
-      if (c.graph.operand(id, i) == c.id && !has_operand(row_of(c.graph[id]).shape_only, i)) return true;
-  return false;
-}
-/// check_countable for positions, of which it does not matter that they wrap around if they only give a shape.
-constexpr void check_positions(const ShapeContext& c, std::int64_t extent) {
-  if (c.node().dtype == DType::i32 && extent > 0x7fffffff && reads_elements(c)) check_countable(c, extent);
-}
-
-constexpr Shape argument_shape(const ShapeContext& c) { return c.arguments[c.node().index()]; }
-constexpr Shape scalar_shape(const ShapeContext&) { return {}; }
-constexpr Shape like_shape(const ShapeContext& c) { return c.operand(0); }
-constexpr Shape alike_shape(const ShapeContext& c) {
-  if (!(c.operand(0) == c.operand(1))) fail_shapes(c, "shapes differ", "shard_as");
-  return c.operand(0);
-}
-constexpr void no_factors(const GraphView& graph, int id, FactorRule& rule) {
-  rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
-}
-constexpr void like_sharding(const GraphView& graph, int id, FactorRule& rule) {
-  rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
-  for (int d = 0; d < graph[id].rank; ++d)
-    if (!graph[id].is_singleton(d)) {
-      rule.result.dims[d].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
-      rule.operands[0].dims[d] = rule.result.dims[d];
-    }
-}
-
-constexpr HostNumber number_of_argument(const HostContext& c) {
-  return c.arguments != nullptr ? c.arguments[c.node().index()] : HostNumber();
-}
-[[noreturn]] inline void fail_named_axis(std::string_view rule, const Name& axis, const Node& node, const Mesh& mesh) {
-  fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is not an axis of ", mesh.text(), node.source);
-}
-[[noreturn]] inline void fail_axis_of_wrapper(const Name& axis, const Node& node, const Mesh& mesh) {
-  fail(errc::mesh_axis, "[wrapper] axis: the parameters of a wrapped model are gathered over the axis '", axis.view(),
-       "', but ", mesh.text(), " has no axis '", axis.view(), "'", node.source);
-}
-constexpr HostNumber size_of_axis(const HostContext& c) {
-  if (c.mesh == nullptr) return c.numbers[c.id];
-  const Name axis = axis_of(c.node());
-  if (!c.mesh->has_axis(axis.view())) fail_named_axis("unknown axis", axis, c.node(), *c.mesh);
-  return c.mesh->axis_size(c.mesh->axis_index(axis.view()));
-}
-
-constexpr BrokenRule check_argument(const NodeCheck& c) {
-  return c.node().index() < 0 || (c.graph_index == 0 && c.node().index() >= c.program.argument_count)
-             ? "the index of an argument is that of an argument of the program"
-             : BrokenRule{};
-}
-constexpr BrokenRule check_number(const NodeCheck& c) { return c.node().rank == 0 ? BrokenRule{} : "the rank is 0"; }
-constexpr BrokenRule check_size(const NodeCheck& c) {
-  if (c.node().rank != 0) return "the rank is 0";
-  return c.node().dtype == DType::i64 ? BrokenRule{} : "the element type of a size is i64";
-}
 constexpr BrokenRule check_extent(const NodeCheck& c) {
   if (const BrokenRule broken = check_size(c); !broken.empty()) return broken;
   const Node& node = c.node();
@@ -12925,82 +12844,6 @@ constexpr HostNumber number_of_extent(const HostContext& c) {
   if (node.arity == 1 && is(build::ExtentsOf::cells) && static_cast<double>(extent(0, 0)) != node.value) fail_cells(c);
   return node.arity == 2 ? 0 : extent(0, 0);
 }
-constexpr BrokenRule check_arange(const NodeCheck& c) {
-  if (!c.has_dim()) return "the dim is a dim of the node";
-  return c.is_size(0) && c.node().rank == 1 && c.node().singletons == 0
-             ? BrokenRule{}
-             : "the operand is the extent of the result, a vector";
-}
-constexpr BrokenRule check_iota(const NodeCheck& c) {
-  if (!c.has_dim()) return "the dim is a dim of the node";
-  return same_static_shape(c.node(), c.x(0)) ? BrokenRule{} : "the result has the shape of the operand";
-}
-constexpr BrokenRule check_like_operand(const NodeCheck& c) {
-  return same_type(c.node(), c.x(0)) ? BrokenRule{} : "the result has the type of the operand";
-}
-constexpr BrokenRule check_random(const NodeCheck& c) {
-  if (c.x(1).rank != 0 || (c.x(1).dtype != DType::f64 && c.x(1).dtype != DType::i64))
-    return "the key is an f64 or an i64 of rank 0";
-  return same_static_shape(c.node(), c.x(0)) ? BrokenRule{} : "the result has the shape of the operand";
-}
-constexpr BrokenRule check_constraint(const NodeCheck& c) {
-  return c.node().index() >= 0 ? check_like_operand(c) : "a constraint has a spec";
-}
-constexpr BrokenRule check_alike(const NodeCheck& c) {
-  return same_static_shape(c.node(), c.x(1)) ? check_like_operand(c) : "operands have equal static shapes";
-}
-
-inline std::string index_text(const ProgramView&, const GraphView& graph, int id) {
-  return std::to_string(graph[id].index()) + (is_in_layers(graph[id]) ? ", stacked" : "");
-}
-
-struct ArgumentOp {
-  static constexpr OpRow row{
-      .name = "argument", .kind = OpKind::source, .shape = argument_shape, .sharding = no_factors, .flops = 0};
-  static constexpr CheckRule check = check_argument;
-  static constexpr AttributeText attributes = index_text;
-};
-
-struct DimOp {
-  static constexpr OpRow row{.name = "dim",
-                             .kind = OpKind::source,
-                             .shape = scalar_shape,
-                             .sharding = no_factors,
-                             .host = number_of_argument,
-                             .host_source = HostSource::planned,
-                             .flops = 0,
-                             .recomputed = true};
-  static constexpr CheckRule check = check_size;
-  static constexpr AttributeText attributes = index_text;
-};
-
-struct ScalarOp {
-  static constexpr OpRow row{.name = "scalar",
-                             .kind = OpKind::source,
-                             .shape = scalar_shape,
-                             .sharding = no_factors,
-                             .host = number_of_argument,
-                             .host_source = HostSource::run,
-                             .flops = 0,
-                             .recomputed = true};
-  static constexpr CheckRule check = check_number;
-  static constexpr AttributeText attributes = index_text;
-};
-
-struct ConstantOp {
-  static constexpr OpRow row{.name = "constant",
-                             .kind = OpKind::source,
-                             .shape = scalar_shape,
-                             .sharding = no_factors,
-                             .host = [](const HostContext& c) { return number_of(c.node()); },
-                             .host_source = HostSource::planned,
-                             .flops = 0,
-                             .recomputed = true};
-  static constexpr CheckRule check = check_number;
-  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    return tessera::detail::number_text(graph[id]);
-  };
-};
 
 // Of two operands it only checks their extents, see build::same_extents.
 struct ExtentOp {
@@ -13024,185 +12867,7 @@ struct ExtentOp {
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
-struct AxisSizeOp {
-  static constexpr OpRow row{.name = "axis_size",
-                             .kind = OpKind::source,
-                             .shape = scalar_shape,
-                             .sharding = no_factors,
-                             .host = size_of_axis,
-                             .host_source = HostSource::planned,
-                             .flops = 0,
-                             .recomputed = true};
-  static constexpr CheckRule check = check_size;
-  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    return std::string(axis_of(graph[id]).view());
-  };
-};
-
-struct ArangeOp {
-  static constexpr OpRow row{.name = "arange",
-                             .kind = OpKind::index,
-                             .arity = 1,
-                             .shape =
-                                 [](const ShapeContext& c) {
-                                   const std::int64_t count = c.number(0);
-                                   if (count < 0 && maker_of(c.node()) == MadeBy::fori_loop)
-                                     fail(errc::shape_mismatch, "[fori_loop] steps: `to` is less than `from`, by ",
-                                          -count, c.node().source);
-                                   if (count < 0)
-                                     fail_shapes(c, concat_text("negative size ", count), name_of(maker_of(c.node())));
-                                   check_positions(c, c.number(0));
-                                   return Shape{c.number(0)};
-                                 },
-                             .sharding =
-                                 [](const GraphView&, int, FactorRule& rule) {
-                                   rule.operands.resize(1);
-                                   rule.result.dims[0].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
-                                 },
-                             .flops = 0,
-                             .shape_only = 1,
-                             .recomputed = true};
-  static constexpr CheckRule check = check_arange;
-  static constexpr AttributeText attributes = tessera::detail::dim_text;
-};
-
-struct IotaOp {
-  static constexpr OpRow row{.name = "iota",
-                             .kind = OpKind::index,
-                             .arity = 1,
-                             .shape =
-                                 [](const ShapeContext& c) {
-                                   check_positions(c, c.operand(0)[static_cast<std::size_t>(dim_of(c.node()))]);
-                                   return c.operand(0);
-                                 },
-                             .sharding = like_sharding,
-                             .flops = 0,
-                             .shape_only = 1,
-                             .recomputed = true};
-  static constexpr BatchRule batch = batch_along_dim;
-  static constexpr CheckRule check = check_iota;
-  static constexpr AttributeText attributes = tessera::detail::dim_text;
-};
-
-// Operands: a tensor of which only the shape is used, and the key.
-struct RandomOp {
-  static constexpr OpRow row{.name = "random",
-                             .unit = UnitKind::random,
-                             .arity = 2,
-                             .shape = like_shape,
-                             .sharding = like_sharding,
-                             .flops = 20,
-                             .shape_only = 1};
-  /// A number as key gives each example its own draws. A tensor gives all examples that have it the same draws.
-  static constexpr BatchRule batch = [](const Batch& b) -> Batched {
-    if (b.differs(1)) return {};
-    if (b.one(1).dtype == DType::f64) return b.make(b.batched(), {b.full(0).id, b.x(1).id});
-    const Batched made = b.make(b.node(), {b.shape_of_one(0).id, b.x(1).id});
-    return {made.id, -1};
-  };
-  static constexpr CheckRule check = check_random;
-  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    const RandomDraw draw = RandomDraw::of(graph[id]);
-    return (draw.distribution == Distribution::uniform ? "uniform, stream " : "normal, stream ") +
-           std::to_string(draw.stream);
-  };
-};
-
-struct ConstraintOp {
-  static constexpr OpRow row{.name = "constraint",
-                             .unit = UnitKind::constraint,
-                             .arity = 1,
-                             .linear = Linearity::first,
-                             .shape = like_shape,
-                             .sharding = like_sharding,
-                             .flops = 0,
-                             .constrains = true,
-                             .recomputed = true};
-  /// A number is on the host, and has no sharding.
-  static constexpr int simplify(Graph& made, const Node&, const std::int32_t* operands) {
-    return is_host_number(made, operands[0]) ? operands[0] : -1;
-  }
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    Node made = r.node();
-    const Constraint own = Constraint::of(made);
-    if (own.cotangent == CotangentSharding::free || is_host_number(r.g())) return r.add(0, r.g());
-    if (own.cotangent == CotangentSharding::stored) {
-      if (!r.g().node().is_projection()) return r.add(0, r.g());
-      Constraint{own.spec, CotangentSharding::free, 0, own.about, true, own.of_parameter}.write(made);
-      const Value sum = r.y().make(made, {r.full_g().id});
-      Node alike{.op = Op::alike, .dtype = made.dtype, .rank = made.rank, .singletons = made.singletons};
-      Alike{.exactly = true}.write(alike);
-      return r.add(0, sum.make(alike, {sum.id, r.operand(0).id}));
-    }
-    if (own.cotangent == CotangentSharding::own_spec)  // the cotangent's own cotangent has the spec of the value
-      Constraint{own.cotangent_spec, own.cotangent, static_cast<std::int8_t>(own.spec), own.about}.write(made);
-    r.add(0, r.y().make(made, {r.full_g().id}));
-  };
-  /// The spec is for one example: the dim of examples may be split over the axes that it does not name.
-  static constexpr BatchRule batch = [](const Batch& b) -> Batched {
-    Constraint own = Constraint::of(b.node());
-    Module& module = b.module();
-    const auto behind_examples = [&](int spec) {
-      PartitionSpec whole = module.specs[static_cast<std::size_t>(spec)];
-      whole.entries.insert(0, SpecEntry(none));
-      return module.add_spec(whole);
-    };
-    if (own.about < 0) {
-      bool names_axes = false;
-      for (const SpecEntry& entry : module.specs[static_cast<std::size_t>(own.spec)].entries)
-        names_axes = names_axes || !entry.axes.empty();
-      if (!names_axes) return Batch::all(b.full(0));
-      if (own.spec > 126) return {};
-      own.about = static_cast<std::int8_t>(own.spec);
-    }
-    own.spec = behind_examples(own.spec);
-    if (own.cotangent == CotangentSharding::own_spec)
-      own.cotangent_spec = static_cast<std::int8_t>(behind_examples(own.cotangent_spec));
-    Node made = b.batched();
-    own.write(made);
-    return b.make(made, batched_operands(b, 1));
-  };
-  static constexpr CheckRule check = check_constraint;
-  static constexpr AttributeText attributes = [](const ProgramView& program, const GraphView& graph, int id) {
-    return program.specs[graph[id].index()].text();
-  };
-};
-
-// The first operand with the sharding of the second, whose elements are not read.
-struct AlikeOp {
-  static constexpr OpRow row{.name = "alike",
-                             .unit = UnitKind::constraint,
-                             .arity = 2,
-                             .linear = Linearity::first,
-                             .shape = alike_shape,
-                             .sharding =
-                                 [](const GraphView& graph, int id, FactorRule& rule) {
-                                   like_sharding(graph, id, rule);
-                                   rule.operands[1] = rule.operands[0];
-                                   rule.operands[0] = {};  // operand 0 is resharded to the sharding of the result
-                                 },
-                             .flops = 0,
-                             .shape_only = 2,
-                             .sharded_as = 1,
-                             .recomputed = true};
-  /// Numbers are on the host, and have no sharding.
-  static constexpr int simplify(Graph& made, const Node&, const std::int32_t* operands) {
-    return is_host_number(made, operands[0]) || is_host_number(made, operands[1]) ? operands[0] : -1;
-  }
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    const Alike own = Alike::of(r.node());
-    if (!own.of_experts || is_host_number(r.g())) return r.add(0, r.g());
-    Node made = r.node();
-    Alike{.of_experts = true}.write(made);
-    const Value g = r.full_g();
-    r.add(0, r.y().make(made, {g.id, g.id}));
-  };
-  static constexpr BatchRule batch = [](const Batch& b) { return b.make(b.batched(), batched_operands(b, 3)); };
-  static constexpr CheckRule check = check_alike;
-};
-
-using SourceOperations = OperationList<ArgumentOp, DimOp, ScalarOp, ConstantOp, ExtentOp, AxisSizeOp, ArangeOp, IotaOp,
-                                       RandomOp, ConstraintOp, AlikeOp>;
+using ExtentOperations = OperationList<ExtentOp>;
 
 }  // namespace tessera::ops
 
@@ -14273,6 +13938,112 @@ constexpr Value sum_to(Value x, Value like) {
 
 #endif
 
+// ---- tessera/ops/source/position_rows.hpp
+
+#ifndef TESSERA_OPS_SOURCE_POSITION_ROWS_HPP
+#define TESSERA_OPS_SOURCE_POSITION_ROWS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::build {
+
+constexpr Value arange(Value count, DType type) {
+  return count.make({.op = Op::arange, .dtype = type, .rank = 1}, {count.id});
+}
+constexpr Value iota(Value like, int dim, DType type) {
+  // Broadcast within a fused kernel, it would count along the dim of the kernel.
+  if (like.is_singleton(dim)) return broadcast(like.number(0, type), like);
+  like = shape_source(like).at(like.source);
+  return like.make({.op = Op::iota,
+                    .dtype = type,
+                    .rank = like.node().rank,
+                    .singletons = like.node().singletons,
+                    .labels = pack_dim(dim)},
+                   {like.id});
+}
+
+}  // namespace tessera::build
+
+namespace tessera::ops {
+
+/// Whether some node reads the elements of a node, and not only its shape.
+constexpr bool reads_elements(const ShapeContext& c) {
+  for (int i = 0; i < c.graph.output_count; ++i)
+    if (c.graph.outputs[i] == c.id) return true;
+  for (int id = c.id + 1; id < c.graph.size; ++id)
+    for (int i = 0; i < c.graph[id].arity; ++i)
+      if (c.graph.operand(id, i) == c.id && !has_operand(row_of(c.graph[id]).shape_only, i)) return true;
+  return false;
+}
+/// check_countable for positions, of which it does not matter that they wrap around if they only give a shape.
+constexpr void check_positions(const ShapeContext& c, std::int64_t extent) {
+  if (c.node().dtype == DType::i32 && extent > 0x7fffffff && reads_elements(c)) check_countable(c, extent);
+}
+
+constexpr BrokenRule check_arange(const NodeCheck& c) {
+  if (!c.has_dim()) return "the dim is a dim of the node";
+  return c.is_size(0) && c.node().rank == 1 && c.node().singletons == 0
+             ? BrokenRule{}
+             : "the operand is the extent of the result, a vector";
+}
+constexpr BrokenRule check_iota(const NodeCheck& c) {
+  if (!c.has_dim()) return "the dim is a dim of the node";
+  return same_static_shape(c.node(), c.x(0)) ? BrokenRule{} : "the result has the shape of the operand";
+}
+
+struct ArangeOp {
+  static constexpr OpRow row{.name = "arange",
+                             .kind = OpKind::index,
+                             .arity = 1,
+                             .shape =
+                                 [](const ShapeContext& c) {
+                                   const std::int64_t count = c.number(0);
+                                   if (count < 0 && maker_of(c.node()) == MadeBy::fori_loop)
+                                     fail(errc::shape_mismatch, "[fori_loop] steps: `to` is less than `from`, by ",
+                                          -count, c.node().source);
+                                   if (count < 0)
+                                     fail_shapes(c, concat_text("negative size ", count), name_of(maker_of(c.node())));
+                                   check_positions(c, c.number(0));
+                                   return Shape{c.number(0)};
+                                 },
+                             .sharding =
+                                 [](const GraphView&, int, FactorRule& rule) {
+                                   rule.operands.resize(1);
+                                   rule.result.dims[0].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
+                                 },
+                             .flops = 0,
+                             .shape_only = 1,
+                             .recomputed = true};
+  static constexpr CheckRule check = check_arange;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+struct IotaOp {
+  static constexpr OpRow row{.name = "iota",
+                             .kind = OpKind::index,
+                             .arity = 1,
+                             .shape =
+                                 [](const ShapeContext& c) {
+                                   check_positions(c, c.operand(0)[static_cast<std::size_t>(dim_of(c.node()))]);
+                                   return c.operand(0);
+                                 },
+                             .sharding = like_sharding,
+                             .flops = 0,
+                             .shape_only = 1,
+                             .recomputed = true};
+  static constexpr BatchRule batch = batch_along_dim;
+  static constexpr CheckRule check = check_iota;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+using PositionOperations = OperationList<ArangeOp, IotaOp>;
+
+}  // namespace tessera::ops
+
+TESSERA_PLANNING_END
+
+#endif
+
 // ---- tessera/ops/attention/attention_rows.hpp
 
 #ifndef TESSERA_OPS_ATTENTION_ATTENTION_ROWS_HPP
@@ -14662,6 +14433,127 @@ struct AttentionGradOp {
 };
 
 using AttentionOperations = OperationList<AttentionLseOp, AttentionOp, AttentionGradOp>;
+
+}  // namespace tessera::ops
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/ops/constraint_rows.hpp
+
+#ifndef TESSERA_OPS_CONSTRAINT_ROWS_HPP
+#define TESSERA_OPS_CONSTRAINT_ROWS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::ops {
+
+constexpr Shape alike_shape(const ShapeContext& c) {
+  if (!(c.operand(0) == c.operand(1))) fail_shapes(c, "shapes differ", "shard_as");
+  return c.operand(0);
+}
+constexpr BrokenRule check_constraint(const NodeCheck& c) {
+  return c.node().index() >= 0 ? check_like_operand(c) : "a constraint has a spec";
+}
+constexpr BrokenRule check_alike(const NodeCheck& c) {
+  return same_static_shape(c.node(), c.x(1)) ? check_like_operand(c) : "operands have equal static shapes";
+}
+
+struct ConstraintOp {
+  static constexpr OpRow row{.name = "constraint",
+                             .unit = UnitKind::constraint,
+                             .arity = 1,
+                             .linear = Linearity::first,
+                             .shape = like_shape,
+                             .sharding = like_sharding,
+                             .flops = 0,
+                             .constrains = true,
+                             .recomputed = true};
+  /// A number is on the host, and has no sharding.
+  static constexpr int simplify(Graph& made, const Node&, const std::int32_t* operands) {
+    return is_host_number(made, operands[0]) ? operands[0] : -1;
+  }
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    Node made = r.node();
+    const Constraint own = Constraint::of(made);
+    if (own.cotangent == CotangentSharding::free || is_host_number(r.g())) return r.add(0, r.g());
+    if (own.cotangent == CotangentSharding::stored) {
+      if (!r.g().node().is_projection()) return r.add(0, r.g());
+      Constraint{own.spec, CotangentSharding::free, 0, own.about, true, own.of_parameter}.write(made);
+      const Value sum = r.y().make(made, {r.full_g().id});
+      Node alike{.op = Op::alike, .dtype = made.dtype, .rank = made.rank, .singletons = made.singletons};
+      Alike{.exactly = true}.write(alike);
+      return r.add(0, sum.make(alike, {sum.id, r.operand(0).id}));
+    }
+    if (own.cotangent == CotangentSharding::own_spec)  // the cotangent's own cotangent has the spec of the value
+      Constraint{own.cotangent_spec, own.cotangent, static_cast<std::int8_t>(own.spec), own.about}.write(made);
+    r.add(0, r.y().make(made, {r.full_g().id}));
+  };
+  /// The spec is for one example: the dim of examples may be split over the axes that it does not name.
+  static constexpr BatchRule batch = [](const Batch& b) -> Batched {
+    Constraint own = Constraint::of(b.node());
+    Module& module = b.module();
+    const auto behind_examples = [&](int spec) {
+      PartitionSpec whole = module.specs[static_cast<std::size_t>(spec)];
+      whole.entries.insert(0, SpecEntry(none));
+      return module.add_spec(whole);
+    };
+    if (own.about < 0) {
+      bool names_axes = false;
+      for (const SpecEntry& entry : module.specs[static_cast<std::size_t>(own.spec)].entries)
+        names_axes = names_axes || !entry.axes.empty();
+      if (!names_axes) return Batch::all(b.full(0));
+      if (own.spec > 126) return {};
+      own.about = static_cast<std::int8_t>(own.spec);
+    }
+    own.spec = behind_examples(own.spec);
+    if (own.cotangent == CotangentSharding::own_spec)
+      own.cotangent_spec = static_cast<std::int8_t>(behind_examples(own.cotangent_spec));
+    Node made = b.batched();
+    own.write(made);
+    return b.make(made, batched_operands(b, 1));
+  };
+  static constexpr CheckRule check = check_constraint;
+  static constexpr AttributeText attributes = [](const ProgramView& program, const GraphView& graph, int id) {
+    return program.specs[graph[id].index()].text();
+  };
+};
+
+// The first operand with the sharding of the second, whose elements are not read.
+struct AlikeOp {
+  static constexpr OpRow row{.name = "alike",
+                             .unit = UnitKind::constraint,
+                             .arity = 2,
+                             .linear = Linearity::first,
+                             .shape = alike_shape,
+                             .sharding =
+                                 [](const GraphView& graph, int id, FactorRule& rule) {
+                                   like_sharding(graph, id, rule);
+                                   rule.operands[1] = rule.operands[0];
+                                   rule.operands[0] = {};  // operand 0 is resharded to the sharding of the result
+                                 },
+                             .flops = 0,
+                             .shape_only = 2,
+                             .sharded_as = 1,
+                             .recomputed = true};
+  /// Numbers are on the host, and have no sharding.
+  static constexpr int simplify(Graph& made, const Node&, const std::int32_t* operands) {
+    return is_host_number(made, operands[0]) || is_host_number(made, operands[1]) ? operands[0] : -1;
+  }
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Alike own = Alike::of(r.node());
+    if (!own.of_experts || is_host_number(r.g())) return r.add(0, r.g());
+    Node made = r.node();
+    Alike{.of_experts = true}.write(made);
+    const Value g = r.full_g();
+    r.add(0, r.y().make(made, {g.id, g.id}));
+  };
+  static constexpr BatchRule batch = [](const Batch& b) { return b.make(b.batched(), batched_operands(b, 3)); };
+  static constexpr CheckRule check = check_alike;
+};
+
+using ConstraintOperations = OperationList<ConstraintOp, AlikeOp>;
 
 }  // namespace tessera::ops
 
@@ -15706,7 +15598,7 @@ struct CallExtents {
   }
   static constexpr bool is_letter(char label) { return label >= 'a'; }
   constexpr std::int64_t operator[](char label) const { return is_letter(label) ? of[label - 'a'] : label - '0'; }
-  /// Gives a label an extent; returns false if it has another one.
+  /// Gives a label an extent; returns false if it has another extent.
   constexpr bool bind(char label, std::int64_t extent) {
     if (is_letter(label) && of[label - 'a'] < 0) of[label - 'a'] = extent;
     return (*this)[label] == extent;
@@ -16885,6 +16777,86 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/ops/random/random_draw.hpp
+
+#ifndef TESSERA_OPS_RANDOM_RANDOM_DRAW_HPP
+#define TESSERA_OPS_RANDOM_RANDOM_DRAW_HPP
+
+namespace tessera {
+
+/// Which distribution a random node draws from.
+enum class Distribution : std::int8_t { uniform, normal };
+
+/// Attributes of a random node: uniform in [0, 1) or standard normal. The counter of an element is its global row-major
+/// index, so values don't depend on the sharding. Operand 0 gives the shape; operand 1 is the key. The generator's key
+/// is fold_in(key, stream). An f64, always a host scalar, is an integer of which each layer of a repeat has its own
+/// key: there it is fold_in(fold_in(key, stream), layer + 1); inside several, each folds in its layer, the outermost
+/// first. An i64 can also be a tensor, and is the same key in all layers.
+struct RandomDraw {
+  Distribution distribution = Distribution::uniform;
+  std::uint32_t stream = 0;
+
+  static constexpr RandomDraw of(const Node& node) {
+    return {static_cast<Distribution>(node.labels[0]), static_cast<std::uint32_t>(node.value)};
+  }
+  constexpr Labels pack() const {
+    Labels labels{};
+    labels[0] = static_cast<std::int8_t>(distribution);
+    return labels;
+  }
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/random/random_rows.hpp
+
+#ifndef TESSERA_OPS_RANDOM_RANDOM_ROWS_HPP
+#define TESSERA_OPS_RANDOM_RANDOM_ROWS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::ops {
+
+constexpr BrokenRule check_random(const NodeCheck& c) {
+  if (c.x(1).rank != 0 || (c.x(1).dtype != DType::f64 && c.x(1).dtype != DType::i64))
+    return "the key is an f64 or an i64 of rank 0";
+  return same_static_shape(c.node(), c.x(0)) ? BrokenRule{} : "the result has the shape of the operand";
+}
+
+// Operands: a tensor of which only the shape is used, and the key.
+struct RandomOp {
+  static constexpr OpRow row{.name = "random",
+                             .unit = UnitKind::random,
+                             .arity = 2,
+                             .shape = like_shape,
+                             .sharding = like_sharding,
+                             .flops = 20,
+                             .shape_only = 1};
+  /// A number as key gives each example its own draws. A tensor gives all examples that have it the same draws.
+  static constexpr BatchRule batch = [](const Batch& b) -> Batched {
+    if (b.differs(1)) return {};
+    if (b.one(1).dtype == DType::f64) return b.make(b.batched(), {b.full(0).id, b.x(1).id});
+    const Batched made = b.make(b.node(), {b.shape_of_one(0).id, b.x(1).id});
+    return {made.id, -1};
+  };
+  static constexpr CheckRule check = check_random;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    const RandomDraw draw = RandomDraw::of(graph[id]);
+    return (draw.distribution == Distribution::uniform ? "uniform, stream " : "normal, stream ") +
+           std::to_string(draw.stream);
+  };
+};
+
+using RandomOperations = OperationList<RandomOp>;
+
+}  // namespace tessera::ops
+
+TESSERA_PLANNING_END
+
+#endif
+
 // ---- tessera/ops/reduction/reduction_rows.hpp
 
 #ifndef TESSERA_OPS_REDUCTION_REDUCTION_ROWS_HPP
@@ -17042,6 +17014,116 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/ops/source/argument_rows.hpp
+
+#ifndef TESSERA_OPS_SOURCE_ARGUMENT_ROWS_HPP
+#define TESSERA_OPS_SOURCE_ARGUMENT_ROWS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+// What a program is given: its arguments, Dims, Scalars and constants, and the sizes of mesh axes.
+
+namespace tessera::ops {
+
+constexpr Shape argument_shape(const ShapeContext& c) { return c.arguments[c.node().index()]; }
+constexpr HostNumber number_of_argument(const HostContext& c) {
+  return c.arguments != nullptr ? c.arguments[c.node().index()] : HostNumber();
+}
+[[noreturn]] inline void fail_named_axis(std::string_view rule, const Name& axis, const Node& node, const Mesh& mesh) {
+  fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is not an axis of ", mesh.text(), node.source);
+}
+[[noreturn]] inline void fail_axis_of_wrapper(const Name& axis, const Node& node, const Mesh& mesh) {
+  fail(errc::mesh_axis, "[wrapper] axis: the parameters of a wrapped model are gathered over the axis '", axis.view(),
+       "', but ", mesh.text(), " has no axis '", axis.view(), "'", node.source);
+}
+constexpr HostNumber size_of_axis(const HostContext& c) {
+  if (c.mesh == nullptr) return c.numbers[c.id];
+  const Name axis = axis_of(c.node());
+  if (!c.mesh->has_axis(axis.view())) fail_named_axis("unknown axis", axis, c.node(), *c.mesh);
+  return c.mesh->axis_size(c.mesh->axis_index(axis.view()));
+}
+
+constexpr BrokenRule check_argument(const NodeCheck& c) {
+  return c.node().index() < 0 || (c.graph_index == 0 && c.node().index() >= c.program.argument_count)
+             ? "the index of an argument is that of an argument of the program"
+             : BrokenRule{};
+}
+
+inline std::string index_text(const ProgramView&, const GraphView& graph, int id) {
+  return std::to_string(graph[id].index()) + (is_in_layers(graph[id]) ? ", stacked" : "");
+}
+
+struct ArgumentOp {
+  static constexpr OpRow row{
+      .name = "argument", .kind = OpKind::source, .shape = argument_shape, .sharding = no_factors, .flops = 0};
+  static constexpr CheckRule check = check_argument;
+  static constexpr AttributeText attributes = index_text;
+};
+
+struct DimOp {
+  static constexpr OpRow row{.name = "dim",
+                             .kind = OpKind::source,
+                             .shape = scalar_shape,
+                             .sharding = no_factors,
+                             .host = number_of_argument,
+                             .host_source = HostSource::planned,
+                             .flops = 0,
+                             .recomputed = true};
+  static constexpr CheckRule check = check_size;
+  static constexpr AttributeText attributes = index_text;
+};
+
+struct ScalarOp {
+  static constexpr OpRow row{.name = "scalar",
+                             .kind = OpKind::source,
+                             .shape = scalar_shape,
+                             .sharding = no_factors,
+                             .host = number_of_argument,
+                             .host_source = HostSource::run,
+                             .flops = 0,
+                             .recomputed = true};
+  static constexpr CheckRule check = check_number;
+  static constexpr AttributeText attributes = index_text;
+};
+
+struct ConstantOp {
+  static constexpr OpRow row{.name = "constant",
+                             .kind = OpKind::source,
+                             .shape = scalar_shape,
+                             .sharding = no_factors,
+                             .host = [](const HostContext& c) { return number_of(c.node()); },
+                             .host_source = HostSource::planned,
+                             .flops = 0,
+                             .recomputed = true};
+  static constexpr CheckRule check = check_number;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return tessera::detail::number_text(graph[id]);
+  };
+};
+
+struct AxisSizeOp {
+  static constexpr OpRow row{.name = "axis_size",
+                             .kind = OpKind::source,
+                             .shape = scalar_shape,
+                             .sharding = no_factors,
+                             .host = size_of_axis,
+                             .host_source = HostSource::planned,
+                             .flops = 0,
+                             .recomputed = true};
+  static constexpr CheckRule check = check_size;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return std::string(axis_of(graph[id]).view());
+  };
+};
+
+using ArgumentOperations = OperationList<ArgumentOp, DimOp, ScalarOp, ConstantOp, AxisSizeOp>;
+
+}  // namespace tessera::ops
+
+TESSERA_PLANNING_END
+
+#endif
+
 // ---- tessera/ops/vmap/example_rows.hpp
 
 #ifndef TESSERA_OPS_VMAP_EXAMPLE_ROWS_HPP
@@ -17180,7 +17262,8 @@ namespace tessera {
 namespace ops {
 
 /// All operations of the library.
-using Operations = JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
+using Operations = JoinedLists<ArgumentOperations, ExtentOperations, PositionOperations, RandomOperations,
+                               ConstraintOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
                                DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations,
                                SortOperations, ScatterOperations, AttentionOperations, ControlOperations,
                                GradientOperations, NextafterOperations, GcdOperations, IncompleteGammaOperations,
@@ -17300,7 +17383,8 @@ template <int Dim, int Rank> constexpr int checked_dim() {
 template <class Dim, class X> constexpr X refuse_dim_argument(const X& x) {
   static_assert(std::is_void_v<Dim>,
                 "tessera: dims are template arguments: ts::cumsum<0>(x) for ts::cumsum(x, 0), ts::concat<0>(x, y) for "
-                "ts::concat(x, y, 0), ts::gather<1>(x, indices) for ts::gather(x, 1, indices)");
+                "ts::concat(x, y, 0), ts::gather<1>(x, indices) for ts::gather(x, 1, indices), ts::slice<0>(x, start, "
+                "size), ts::pad<0>(x, before, after), ts::roll<0>(x, shift), ts::tile<0>(x, count)");
   return x;
 }
 
@@ -17326,6 +17410,8 @@ concept ScalarOperands = NumberOperand<A> && NumberOperand<B> &&
                          (std::is_same_v<A, Scalar> || std::is_same_v<B, Scalar> ||
                           (std::is_same_v<A, Dim> && std::is_floating_point_v<B>) ||
                           (std::is_floating_point_v<A> && std::is_same_v<B, Dim>));
+template <class A, class B>
+concept ComparesScalars = ScalarOperands<A, B> && (std::is_same_v<A, Scalar> || std::is_same_v<B, Scalar>);
 template <class N> constexpr double real_of(const N& n) {
   if constexpr (std::is_arithmetic_v<N>)
     return static_cast<double>(n);
@@ -17338,8 +17424,9 @@ template <class Operation, class A, class B> constexpr Scalar combine_numbers(co
   const Value context = of_a.module != nullptr ? of_a : trace_of(b);
   if (context.module == nullptr) return Scalar(ops::row_v<Operation>.number(real_of(a), real_of(b), 0));
   const Value at = here(context);
-  return Scalar(build::binary(ops::op_v<Operation>, build::cast(lower(at, a), DType::f64),
-                              build::cast(lower(at, b), DType::f64)));
+  const Value made =
+      build::binary(ops::op_v<Operation>, build::cast(lower(at, a), DType::f64), build::cast(lower(at, b), DType::f64));
+  return Scalar(build::cast(made, DType::f64));
 }
 
 template <class Operation, class N> constexpr Scalar function_of_number(const N& n) {
@@ -17358,6 +17445,12 @@ template <Element To, std::same_as<Dim> N>
 constexpr Scalar cast(const N& size) {
   if (!size.traced()) return Scalar(static_cast<double>(size.value()));
   return Scalar(build::cast(here(size.placeholder()), DType::f64));
+}
+/// A Scalar as it is: it takes the element type of the tensor that it meets.
+template <Element To, std::same_as<Scalar> N>
+  requires is_floating_v<To>
+constexpr Scalar cast(const N& number) {
+  return number;
 }
 
 namespace detail {
@@ -17417,6 +17510,19 @@ constexpr Dim operator+(const Dim& x, const Dim& y) { return detail::combine<ops
 constexpr Dim operator-(const Dim& x, const Dim& y) { return detail::combine<ops::SubOp>(x, y); }
 constexpr Dim operator*(const Dim& x, const Dim& y) { return detail::combine<ops::MulOp>(x, y); }
 constexpr Dim operator/(const Dim& x, const Dim& y) { return detail::combine<ops::DivOp>(x, y); }
+constexpr Dim operator%(const Dim& x, const Dim& y) { return x - x / y * y; }
+constexpr Dim operator-(const Dim& x) { return Dim(0) - x; }
+/// The larger, the smaller of two sizes, one of which is a Dim.
+template <SizeOperand A, SizeOperand B>
+  requires(std::is_same_v<A, Dim> || std::is_same_v<B, Dim>)
+constexpr Dim maximum(const A& x, const B& y) {
+  return detail::combine<ops::MaximumOp>(x, y);
+}
+template <SizeOperand A, SizeOperand B>
+  requires(std::is_same_v<A, Dim> || std::is_same_v<B, Dim>)
+constexpr Dim minimum(const A& x, const B& y) {
+  return detail::combine<ops::MinimumOp>(x, y);
+}
 
 namespace detail {
 template <class A, class B>
@@ -17426,7 +17532,8 @@ template <class A> constexpr auto no_comparison() {
   static_assert(
       std::is_void_v<A>,
       "tessera: a ts::Dim can't be compared in a condition: a size is not known while a function is traced; "
-      "write a loop over a dim as ts::fori_loop or ts::scan, and compare x.value() outside of a traced function");
+      "write a loop over a dim as ts::fori_loop or ts::scan, and compare x.value() outside of a traced function; for "
+      "ts::cond compare ts::cast<double>(n)");
   return false;
 }
 }  // namespace detail
@@ -17477,6 +17584,42 @@ constexpr Scalar operator/(const A& a, const B& b) {
   return detail::combine_numbers<ops::DivOp>(a, b);
 }
 constexpr Scalar operator-(const Scalar& x) { return x * -1.0; }
+template <class A, class B>
+  requires detail::ScalarOperands<A, B>
+constexpr Scalar pow(const A& a, const B& b) {
+  return detail::combine_numbers<ops::PowOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ScalarOperands<A, B>
+constexpr Scalar maximum(const A& a, const B& b) {
+  return detail::combine_numbers<ops::MaximumOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ScalarOperands<A, B>
+constexpr Scalar minimum(const A& a, const B& b) {
+  return detail::combine_numbers<ops::MinimumOp>(a, b);
+}
+/// Comparisons with a Scalar give a Scalar, 1 or 0: `ts::cond(step < 100, ...)`.
+template <class A, class B>
+  requires detail::ComparesScalars<A, B>
+constexpr Scalar operator<(const A& a, const B& b) {
+  return detail::combine_numbers<ops::LessOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ComparesScalars<A, B>
+constexpr Scalar operator<=(const A& a, const B& b) {
+  return detail::combine_numbers<ops::LessEqualOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ComparesScalars<A, B>
+constexpr Scalar operator>(const A& a, const B& b) {
+  return detail::combine_numbers<ops::GreaterOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ComparesScalars<A, B>
+constexpr Scalar operator>=(const A& a, const B& b) {
+  return detail::combine_numbers<ops::GreaterEqualOp>(a, b);
+}
 /// Functions of a Scalar or a Dim, in f64: `1.0 / ts::sqrt(ts::extent<1>(x))`. As the arithmetic above.
 template <class N>
   requires(std::is_same_v<N, Scalar> || std::is_same_v<N, Dim>)
@@ -17495,12 +17638,12 @@ constexpr Scalar log(const N& n) {
 }
 
 /// Inside a traced function: the indices 0, ..., n - 1, where n is a size of the function, such as ts::extent<1>(x)
-/// (torch.arange, jnp.arange); of a number n, with any tensor of the function as second argument. Error: unsupported
-/// for a size that is no size of a traced function. No communication.
+/// (torch.arange, jnp.arange); of a number n, with any tensor of the function as second argument; i32 when no type
+/// is named. Error: unsupported for a size that is no size of a traced function. No communication.
 ///
 ///     const auto position = ts::arange<float>(ts::extent<1>(x));   // [T]
 ///     const auto eight = ts::arange<float>(8, x);                  // [8]
-template <Element T> constexpr Sym<T, 1> arange(const Dim& n, Here at = Here::current()) {
+template <Element T = std::int32_t> constexpr Sym<T, 1> arange(const Dim& n, Here at = Here::current()) {
   if (!n.traced())
     fail(errc::unsupported,
          "[arange] size: a number, or outside of a traced function; give a tensor of the function "
@@ -17508,7 +17651,7 @@ template <Element T> constexpr Sym<T, 1> arange(const Dim& n, Here at = Here::cu
          Source::from(at));
   return detail::counted_to<T>(n.placeholder().at(Source::from(at)), n);
 }
-template <Element T, SizeOperand N, TensorArgument X>
+template <Element T = std::int32_t, SizeOperand N, TensorArgument X>
 constexpr auto arange(const N& n, const X& in, Here at = Here::current()) {
   return call<detail::ArangeTag<T>>(Source::from(at), in, Dim(n));
 }
@@ -17630,16 +17773,30 @@ template <class Like, class Leaf> constexpr auto as_local(const Leaf& leaf) {
     return typename Like::template with<typename Leaf::element, Leaf::rank, Like::region::all>(
         here(turned(leaf.placeholder())));
 }
-/// Calls a function with each local value of a structure, also those that are tensors of a plain struct; these in a
-/// Stack are left out.
+/// A tensor of all layers of a Stack in the function of a shard_map: the dim of layers is in front of those of devices.
+template <class Like, class Leaf> struct LocalLayers {
+  Value layers;
+  constexpr unsigned differing() const { return Like::differing_layers(layers, Leaf::rank); }
+  constexpr unsigned declared() const { return differing(); }
+  constexpr Leaf spread(unsigned axes) const {
+    Value made = Like::spread_layers(layers, Leaf::rank, axes);
+    made.graph = ~made.graph;
+    return Leaf(made);
+  }
+};
+/// Calls a function with each local value of a structure, also those that are tensors of a plain struct or a Stack.
 template <class Like, class Visit> struct VisitLocal {
   Visit visit;
   bool in_stack = false;
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (LocalOperand<Leaf>)
+    if constexpr (LocalOperand<Leaf>) {
       visit(leaf, as_local<Like>(leaf));
-    else if constexpr (StoredOperand<Leaf>)
-      if (!in_stack && has_device_dims(leaf)) visit(leaf, as_local<Like>(leaf));
+    } else if constexpr (StoredOperand<Leaf>) {
+      if (has_device_dims(leaf) && in_stack)
+        visit(leaf, LocalLayers<Like, std::remove_const_t<Leaf>>{here(turned(leaf.placeholder()))});
+      else if (has_device_dims(leaf))
+        visit(leaf, as_local<Like>(leaf));
+    }
   }
   constexpr void enter_stack(const auto&) { in_stack = true; }
   constexpr void enter_layer(int) {}
@@ -17649,6 +17806,28 @@ template <class Like, class T, class Visit> constexpr void for_each_local(T& obj
   if constexpr (!std::is_void_v<Like>) {
     VisitLocal<Like, Visit> visitor{visit};
     for_each_leaf(object, visitor);
+  }
+}
+
+/// The number of dims of devices in front of the dims of a value; 0 for all but local values.
+template <class X> inline constexpr int device_dims_v = 0;
+template <LocalOperand X> inline constexpr int device_dims_v<X> = std::popcount(X::varying);
+
+/// A tensor like X of another rank.
+template <class X, int Rank> struct WithRank {
+  using type = Sym<typename X::element, Rank>;
+};
+template <LocalOperand X, int Rank> struct WithRank<X, Rank> {
+  using type = typename X::template with_rank<Rank>;
+};
+template <class X, int Rank> using with_rank_t = typename WithRank<X, Rank>::type;
+
+/// Gives local values of the same type full dims of devices for all axes along which any of them differs.
+template <class X, std::size_t Size> constexpr void spread_alike(std::array<X, Size>& values) {
+  if constexpr (LocalOperand<X>) {
+    unsigned axes = 0;
+    for (const X& value : values) axes |= value.differing();
+    for (X& value : values) value = value.spread(axes);
   }
 }
 
@@ -17810,7 +17989,9 @@ template <class T> constexpr bool has_fixed_ranks() {
 
 /// The slice of a field, of which the tensors are Syms, as the type that the struct has for it.
 template <class Field, class X> constexpr Field as_field(const X& x) {
-  if constexpr (StoredOperand<Field>)
+  if constexpr (StoredOperand<Field> && LocalOperand<X>)
+    return Field(x.kept());
+  else if constexpr (StoredOperand<Field>)
     return Field(x.value);
   else if constexpr (is_array_v<Field>)
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
@@ -17847,26 +18028,28 @@ template <class X> constexpr Value sliced_value(const X& x) {
     if (has_device_dims(x))
       turned(x.placeholder())
           .refuse(errc::unsupported, "[scan] xs: a struct of a shard_map; give xs as a tuple of local values, "
-                                     "ts::local_of(field, x), where x is any local value");
+                                     "ts::local_of(field, x), where x is any local value, or carry a local value");
   return value_behind(x);
 }
 
 /// What the function of a scan gets of xs: a slice of each tensor without its leading dim, a layer of a Stack. A plain
 /// struct of tensors arrives as a struct of its fields' slices if it is a template of the rank or of the types of
 /// fields, else as a tuple of them, since its fields have fixed ranks.
-template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
+/// `Like`: see TensorBeside.
+template <class Like = void, class T> constexpr auto step_of(const T& x, BodyTrace& body) {
   if constexpr (TensorOperand<T>) {
     constexpr bool has_leading = T::rank > 0;
     static_assert(has_leading,
                   "tessera: xs of a scan are tensors with a leading dim of steps; capture values that are the "
                   "same in every step");
-    if constexpr (LocalOperand<T>)  // a graph has the dims of devices in front
-      return
-          typename T::template with_rank < has_leading
-              ? T::rank - 1
-              : 0 > (body.slice(build::move_dim(body.outside(x.value), std::popcount(T::varying), 0), Storage::block));
+    constexpr int rank = has_leading ? T::rank - 1 : 0;
+    if constexpr (LocalOperand<T>)
+      return with_rank_t<T, rank>(
+          body.slice(build::move_dim(body.outside(x.value), device_dims_v<T>, 0), Storage::block));
+    else if constexpr (StoredOperand<T> && !std::is_void_v<Like>)
+      return step_of<Like>(Like::of_field(x, x.placeholder().source), body);
     else
-      return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(sliced_value(x), Storage::block));
+      return Sym<typename T::element, rank>(body.slice(sliced_value(x), Storage::block));
   } else if constexpr (NumberOperand<T>) {
     return x;
   } else if constexpr (is_stack_v<T>) {
@@ -17877,16 +18060,16 @@ template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
     for_each_leaf(layer, bind);
     return layer;
   } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
-    return map_items(x, [&](const auto& item) { return step_of(item, body); });
+    return map_items(x, [&](const auto& item) { return step_of<Like>(item, body); });
   } else if constexpr (std::is_empty_v<T>) {
     return x;
   } else if constexpr (!std::is_void_v<example_t<T>>) {
     return with_fields(x, [&]<class... Fields>(const Fields&... fields) {
-      return example_t<T>{as_field<example_t<Fields>>(step_of(fields, body))...};
+      return example_t<T>{as_field<example_t<Fields>>(step_of<Like>(fields, body))...};
     });
   } else {
     return with_fields(x, [&](const auto&... fields) {
-      return std::tuple<decltype(step_of(fields, body))...>{step_of(fields, body)...};
+      return std::tuple<decltype(step_of<Like>(fields, body))...>{step_of<Like>(fields, body)...};
     });
   }
 }
@@ -17903,12 +18086,11 @@ template <bool Nested, class Take> class StackResults {
       constexpr bool fits = Y::rank < max_rank;
       static_assert(fits, "tessera: y of ts::scan, and the result of the function of ts::map and ts::vmap, has at most "
                           "7 dims, since all of them together have a leading dim");
+      using All = with_rank_t<Y, fits ? Y::rank + 1 : Y::rank>;
       if constexpr (LocalOperand<Y>)
-        return typename Y::template with_rank < fits
-                   ? Y::rank + 1
-                   : Y::rank > (build::move_dim(take_(Storage::block), 0, std::popcount(Y::varying)));
+        return All(build::move_dim(take_(Storage::block), 0, device_dims_v<Y>));
       else
-        return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take_(Storage::block));
+        return All(take_(Storage::block));
     } else if constexpr (is_tuple_v<Y> || is_array_v<Y>) {
       return map_items(y, [&](const auto& item) { return (*this)(item); });
     } else {
@@ -17979,19 +18161,19 @@ template <int Item, class OfInit, class OfStep> constexpr auto check_carry() {
 }
 
 /// Calls the function of a scan: f(carry, x), or f(carry) where xs is the number of steps.
-template <class F, class Carry, class Xs>
+template <class Like, class F, class Carry, class Xs>
 constexpr auto call_step(const F& f, const Carry& carry, const Xs& xs, BodyTrace& body) {
   if constexpr (SizeOperand<Xs>)
     return f(carry);
   else
-    return f(carry, step_of(xs, body));
+    return f(carry, step_of<Like>(xs, body));
 }
 
 /// Calls the function of a scan to learn the type of its result.
-struct StepCall {
+template <class Like> struct StepCall {
   template <class F, class Carry, class Xs>
   constexpr auto operator()(const F& f, const Carry& carry, const Xs& xs, BodyTrace& body) const {
-    return call_step(f, carry, xs, body);
+    return call_step<Like>(f, carry, xs, body);
   }
 };
 
@@ -18000,7 +18182,7 @@ constexpr auto run_scan(const F& f, const Carry& first, const Xs& xs, const Valu
   Value count = context;
   if constexpr (SizeOperand<Xs>) count = as_size(lower(context, Dim(xs)));
   const auto step = [&](const Value& inside, const Carry& carried, BodyTrace& body) {
-    const auto result = call_step(f, carried, xs, body);
+    const auto result = call_step<Like>(f, carried, xs, body);
     const Carry next = widened<Carry>(as_carry<Like>(inside, std::get<0>(result)));
     const auto y = as_carry<Like>(inside, std::get<1>(result));
     return std::pair(next, y);
@@ -18034,8 +18216,8 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
   using Taken = std::conditional_t<is_size, Xs, Steps>;
   // Computed here so that compilers report an error in the function with few lines of context.
   using Result = returned_t<requires(const Carry& carry, const Taken& taken, BodyTrace& body) {
-    call_step(f, carry, taken, body);
-  }, StepCall, const F, const Carry, const Taken, BodyTrace>;
+    call_step<Like>(f, carry, taken, body);
+  }, StepCall<Like>, const F, const Carry, const Taken, BodyTrace>;
   constexpr bool sound = !std::is_same_v<Result, NoResult>;  // else the compiler has reported an error in f
   constexpr bool two = !sound || is_two_v<Result>;
   static_assert(
@@ -20109,7 +20291,7 @@ constexpr Value split_over(const Value& value, std::string_view axis, int dim, i
 
 /// Inside a traced function: x with the sharding of the spec, for its readers and for its cotangent. The elements don't
 /// change. Errors: spec_rank when the spec has more entries than x has dims; spec_axis, when the program is planned,
-/// for axes that the mesh lacks. Communication: the reshard of x to that sharding, if x has another one.
+/// for axes that the mesh lacks. Communication: the reshard of x to that sharding, if x has another sharding.
 template <TensorArgument X>
 constexpr auto with_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
   return detail::constrain(x, spec, CotangentSharding::alike, nullptr, Source::from(at));
@@ -20601,6 +20783,7 @@ constexpr Value attention_by_products(Value context, Value q, Value k, Value v, 
 /// Attention with a bias or a mask for each pair of a query and a key.
 template <bool Causal> struct AttentionWithBiasTag {
   static constexpr const char* function = "attention";
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;  // a bias may lack a batch dim that queries have
   template <class Q, class K, class V, class Bias, class... Scale> struct result : AttentionNodes::result<Q, K, V> {
     using BiasChecks = decltype([] {
       static_assert(Bias::rank >= 2 && Bias::rank <= 4 &&
@@ -20636,6 +20819,7 @@ struct ResultWithBias<true, Causal, Q, K, V, Bias, Scale...> {
 /// Attention with dropout of its weights, after which come a bias, if it is Biased, and a scale.
 template <bool Causal, bool Biased, std::uint32_t Stream> struct DroppedAttentionTag {
   static constexpr const char* function = "attention";
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class Q, class K, class V, class Rate, class Key, class... More>
   struct result : ResultWithBias<Biased, Causal, Q, K, V, More...>::type {
     using DropChecks = typename DropoutTag<Stream>::template result<Q, Rate, Key>::Checks;
@@ -20857,19 +21041,19 @@ constexpr auto full(detail::NoExtents, const N& value, const X& in, Here at = He
   else
     return call<detail::FullTag<T, 0>>(Source::from(at), in, value);
 }
-template <Element T, std::size_t Rank, TensorArgument X>
+template <Element T = float, std::size_t Rank, TensorArgument X>
 constexpr auto zeros(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
   return full<T>(shape, 0, in, at);
 }
-template <Element T, TensorArgument X>
+template <Element T = float, TensorArgument X>
 constexpr auto zeros(detail::NoExtents shape, const X& in, Here at = Here::current()) {
   return full<T>(shape, 0, in, at);
 }
-template <Element T, std::size_t Rank, TensorArgument X>
+template <Element T = float, std::size_t Rank, TensorArgument X>
 constexpr auto ones(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
   return full<T>(shape, 1, in, at);
 }
-template <Element T, TensorArgument X>
+template <Element T = float, TensorArgument X>
 constexpr auto ones(detail::NoExtents shape, const X& in, Here at = Here::current()) {
   return full<T>(shape, 1, in, at);
 }
@@ -20881,15 +21065,19 @@ template <Element T, std::size_t Rank, NumberOperand N> constexpr auto full(cons
                 "function any tensor of it, ts::zeros<float>({4, 2}, x)");
   return T{};
 }
-template <Element T, std::size_t Rank> constexpr auto zeros(const Dim (&shape)[Rank]) { return full<T>(shape, 0); }
-template <Element T, std::size_t Rank> constexpr auto ones(const Dim (&shape)[Rank]) { return full<T>(shape, 1); }
+template <Element T = float, std::size_t Rank> constexpr auto zeros(const Dim (&shape)[Rank]) {
+  return full<T>(shape, 0);
+}
+template <Element T = float, std::size_t Rank> constexpr auto ones(const Dim (&shape)[Rank]) {
+  return full<T>(shape, 1);
+}
 
 /// The identity matrix [n, n], or 1 on the diagonal of [n, m] and 0 elsewhere: `eye<float>(n, x)`. As full.
-template <Element T, SizeOperand N, TensorArgument X>
+template <Element T = float, SizeOperand N, TensorArgument X>
 constexpr auto eye(const N& n, const X& in, Here at = Here::current()) {
   return call<detail::EyeTag<T>>(Source::from(at), in, Dim(n), Dim(n));
 }
-template <Element T, SizeOperand N, SizeOperand M, TensorArgument X>
+template <Element T = float, SizeOperand N, SizeOperand M, TensorArgument X>
 constexpr auto eye(const N& n, const M& m, const X& in, Here at = Here::current()) {
   return call<detail::EyeTag<T>>(Source::from(at), in, Dim(n), Dim(m));
 }
@@ -20931,6 +21119,23 @@ template <int Rank, int D> struct SliceTag {
   template <class A, class Start, class Size> using result = Typed<typename A::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value start, Value size) {
     return build::slice(x.at(context.source), x.shifted(D, Rank), as_size(start), as_size(size));
+  }
+};
+
+/// An index that counts from the end of a dim where it is negative.
+constexpr Value from_either_end(Value index, Value extent) {
+  if (index.node().is_constant()) return index.node().value < 0 ? index + extent : index;
+  return build::select(build::less(index, index.number(0)), index + extent, index);
+}
+
+template <int Rank, int D> struct SliceToEndTag {
+  static constexpr const char* function = "slice";
+  template <class A, class Start> using result = Typed<typename A::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value start) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value extent = build::extent(x, dim), first = from_either_end(as_size(start), extent);
+    return build::slice(x, dim, first, extent - first);
   }
 };
 
@@ -20995,6 +21200,12 @@ constexpr auto slice(const X& x, const Start& start, const Size& size, Here at =
   return call<detail::SliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start), Dim(size));
 }
 
+/// All indices from `start` on, a negative one from the end: `slice<0>(x, 2)` is x[2:], `slice<0>(x, -2)` x[-2:].
+template <int D, TensorArgument X, SizeOperand Start>
+constexpr auto slice(const X& x, const Start& start, Here at = Here::current()) {
+  return call<detail::SliceToEndTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start));
+}
+
 /// Concatenates the operands along dim D. Errors: shape_mismatch when another dim differs. Communication: as slice.
 /// With more than four operands, messages give the line that made the first operand.
 template <int D, TensorArgument A, TensorArgument B>
@@ -21044,6 +21255,18 @@ constexpr auto concat(const Tensors& tensors, Dim) {
 template <int D, TensorArgument X, SizeOperand Before, SizeOperand After>
 constexpr auto pad(const X& x, const Before& before, const After& after, Here at = Here::current()) {
   return call<detail::PadTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(before), Dim(after));
+}
+
+/// With a dim as an argument they do not compile.
+template <TensorArgument X, std::integral Dim, SizeOperand... Sizes>
+constexpr X slice(const X& x, Dim, const Sizes&...) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim, SizeOperand... Sizes> constexpr X pad(const X& x, Dim, const Sizes&...) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Size, std::size_t Sizes> constexpr X pad(const X& x, const Size (&)[Sizes]) {
+  return detail::refuse_dim_argument<Size>(x);
 }
 
 }  // namespace tessera
@@ -21139,9 +21362,33 @@ template <int D, TensorArgument X> constexpr auto flip(const X& x, Here at = Her
   return call<detail::FlipTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
 }
 
-/// With a dim as an argument it does not compile.
+/// Several dims in reverse order: `flip<0, 1>(x)`.
+template <int D, int Next, int... More, TensorArgument X> constexpr auto flip(const X& x, Here at = Here::current()) {
+  return flip<Next, More...>(flip<D>(x, at), at);
+}
+
+/// With a dim as an argument they do not compile.
 template <TensorArgument X, std::integral Dim> constexpr X flip(const X& x, Dim) {
   return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, SizeOperand Shift, std::integral... Dim>
+constexpr X roll(const X& x, const Shift&, Dim...) {
+  return detail::refuse_dim_argument<Shift>(x);
+}
+template <TensorArgument X, SizeOperand Count, std::integral... Dim>
+constexpr X tile(const X& x, const Count&, Dim...) {
+  return detail::refuse_dim_argument<Count>(x);
+}
+template <TensorArgument X, SizeOperand Count, std::integral... Dim>
+constexpr X repeat_interleave(const X& x, const Count&, Dim...) {
+  return detail::refuse_dim_argument<Count>(x);
+}
+template <TensorArgument X, std::integral Size, std::size_t Sizes, std::integral Dim, std::size_t Dims>
+constexpr X roll(const X& x, const Size (&)[Sizes], const Dim (&)[Dims]) {
+  return detail::refuse_dim_argument<Size>(x);
+}
+template <TensorArgument X, std::integral Size, std::size_t Sizes> constexpr X tile(const X& x, const Size (&)[Sizes]) {
+  return detail::refuse_dim_argument<Size>(x);
 }
 
 /// The first two dims turned by 90 degrees `Times` times, from the first dim to the second (torch.rot90, jnp.rot90); a
@@ -21190,6 +21437,7 @@ struct BandAttentionTag : AttentionNodes {
 /// ones, and of keys, of the bias. Where the product rounds to 16 bits, several columns add up to the bias, as a large
 /// one, such as that of ALiBi at a late position, has more digits.
 struct BiasedAttentionTag : AttentionNodes {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;  // a bias may lack a batch dim that queries have
   template <class Q, class K, class V, class Bias, class... Numbers> struct result : AttentionNodes::result<Q, K, V> {};
   static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value before, Value after,
                               Value offset) {
@@ -21368,6 +21616,7 @@ template <int Rank, int D, int Count, int Index> struct PartTag {
 };
 
 struct BlockDiagTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
   template <class A, class B> using result = typename ConcatTag<2, 0>::template result<A, B>;
   static constexpr Value emit(Value context, Value a, Value b) {
     a = a.at(context.source), b = b.at(context.source);
@@ -21511,6 +21760,14 @@ constexpr Value clamped_start(Value start, Value extent, Value size) {
   const Value from_front = build::select(build::less(start, zero), start + extent, start);
   return build::maximum(build::minimum(from_front, extent - size), zero);
 }
+/// A start with `rank` more dims of extent 1 behind its dims of devices, if it is a local value of a shard_map.
+constexpr Value before_dims(Value start, int rank) {
+  if (start.rank() == 0) return start;
+  return build::insert_singletons(start, ((1u << rank) - 1) << start.rank(), start.rank() + rank);
+}
+constexpr Value as_one_index(Value start) {
+  return build::insert_singletons(start, 1u << start.rank(), start.rank() + 1);
+}
 template <class Start> constexpr void check_start() {
   constexpr bool is_integer_start =
       Start::rank == 0 && (is_number_v<typename Start::type> || std::is_integral_v<typename Start::type>);
@@ -21526,8 +21783,8 @@ template <int Rank, int D> struct SliceIndicesTag {
     x = x.at(context.source);
     size = as_size(size).at(context.source);
     const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), size);
-    if (size.is_number(1)) return build::insert_singletons(first, 1, 1);
-    return build::arange(size, DType::i64) + first;
+    if (size.is_number(1)) return as_one_index(first);
+    return build::arange(size, DType::i64) + before_dims(first, 1);
   }
 };
 /// One index along dim D, a vector of static extent 1.
@@ -21539,7 +21796,7 @@ template <int Rank, int D> struct OneIndexTag {
     x = x.at(context.source);
     const Value one = x.number(1, DType::i64);
     const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), one);
-    return build::insert_singletons(first, 1, 1);
+    return as_one_index(first);
   }
 };
 
@@ -21552,7 +21809,8 @@ template <int Rank, int D> struct UpdateIndicesTag {
     x = x.at(context.source);
     const Value extent = build::extent(x, x.shifted(D, Rank)),
                 size = build::extent(update.at(context.source), update.shifted(D, Rank));
-    const Value position = build::arange(extent, DType::i64) - clamped_start(start.at(context.source), extent, size);
+    const Value first = clamped_start(start.at(context.source), extent, size);
+    const Value position = build::arange(extent, DType::i64) - before_dims(first, 1);
     const Value inside =
         build::logical_and(build::greater_equal(position, x.number(0, DType::i64)), build::less(position, size));
     return build::select(inside, position, size);
@@ -21575,7 +21833,8 @@ template <int Rank, int D> struct IsUpdatedTag {
     check_update_shape(x, update, Rank, D);
     const Value extent = build::extent(x, dim),
                 size = build::extent(update.at(context.source), update.shifted(D, Rank));
-    const Value position = build::iota(x, dim, DType::i64) - clamped_start(start.at(context.source), extent, size);
+    const Value first = clamped_start(start.at(context.source), extent, size);
+    const Value position = build::iota(x, dim, DType::i64) - before_dims(first, Rank);
     return build::logical_and(build::greater_equal(position, position.number(0)), build::less(position, size));
   }
 };
@@ -21837,6 +22096,7 @@ template <> struct RotaryFrequencies<YarnRotary> {
 /// The angle by which each element of x [batch, time, heads, width] is rotated: [time, 1, width].
 template <RotaryForm Form, class Options> struct RotaryAnglesTag {
   static constexpr const char* function = "rotary_embedding";
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;  // an offset may differ between devices
   template <class X, class Offset, class... Fields> struct result : Typed<double, 3> {
     using Checks = decltype([] {
       static_assert(Offset::rank == 0, "tessera: the offset of a rotary_embedding is a number or a tensor of rank 0");
@@ -22596,20 +22856,31 @@ template <class Condition> struct SelectLeaves {
   const Condition& condition;
   const Growable<Value>& no;
   std::size_t next = 0;
+  bool in_stack = false;
   template <class Leaf> constexpr void leaf(Leaf& yes) {
+    if constexpr (StoredOperand<Leaf>)
+      if (in_stack) {
+        replace_leaf(yes, of_layers(yes, no[next++]));
+        return;
+      }
     if constexpr (TensorOperand<Leaf>) {
       const auto own = as_local<Condition>(yes);
       using Own = std::remove_const_t<decltype(own)>;
       yes = Leaf(as_sym(call<SelectTag>(own.value.source, condition, own, Own(no[next++]))));
     }
   }
-  constexpr void enter_stack(const auto&) {
-    condition.value.refuse(errc::unsupported,
-                           "[cond] Stack: a condition that differs between the devices of a shard_map selects no "
-                           "Stacks; make it equal on all devices with ts::pmax or ts::psum");
-  }
+  constexpr void enter_stack(const auto&) { in_stack = true; }
   constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
+  constexpr void leave_stack() { in_stack = false; }
+
+ private:
+  /// Of all layers, whose dim is in front of those of devices.
+  template <class Leaf> constexpr Value of_layers(const Leaf& yes, const Value& otherwise) const {
+    const Value layers = here(Condition::of_field(yes, condition.value.source).value);
+    const Value holds = here(condition.with_dims_for(Condition::region::all)).at(condition.value.source);
+    const unsigned of_devices = ((1u << holds.rank()) - 1) << 1, all = (1u << layers.rank()) - 1;
+    return build::select(build::insert_singletons(holds, all & ~of_devices, layers.rank()), layers, otherwise);
+  }
 };
 struct ListLeaves {
   Growable<Value> values{};
@@ -23055,6 +23326,7 @@ template <int N> struct ConvTag {
   static constexpr const char* name = N == 1 ? "conv1d" : N == 2 ? "conv2d" : "conv3d";
   static constexpr auto leading_dims = ops::LeadingDims::batch;
   static constexpr int batched = 1;
+  static constexpr int grouped_dim = N == 3 ? 4 : -1;  // of weights that differ between devices: a loop has 9 dims
   template <class X, class W, class... Options> struct result : X {
     using Checks = decltype([] {
       static_assert(
@@ -23151,6 +23423,7 @@ template <int N> struct ConvTransposeTag {
   static constexpr const char* name = N == 1 ? "conv_transpose1d" : N == 2 ? "conv_transpose2d" : "conv_transpose3d";
   static constexpr auto leading_dims = ops::LeadingDims::batch;
   static constexpr int batched = 1;
+  static constexpr int grouped_dim = N == 3 ? 3 : -1;
   template <class X, class W, class... Options> struct result : X {
     using Checks = decltype([] {
       static_assert(X::rank == N + 2 && W::rank == N + 2,
@@ -24965,12 +25238,6 @@ template <int Rank, int D> struct StridedSliceTag {
 };
 
 /// The elements at one index of a dim, without that dim.
-/// An index that counts from the end of a dim where it is negative.
-constexpr Value from_either_end(Value index, Value extent) {
-  if (index.node().is_constant()) return index.node().value < 0 ? index + extent : index;
-  return build::select(build::less(index, index.number(0)), index + extent, index);
-}
-
 template <int Rank, int D> struct SelectIndexTag {
   template <class X, class Index> using result = Typed<typename X::type, Rank - 1>;
   static constexpr Value emit(Value context, Value x, Value index) {
@@ -25065,6 +25332,13 @@ constexpr auto slice(const X& x, const Start& start, const Size& size, const Ste
 template <int D, TensorArgument X, SizeOperand Index>
 constexpr auto select(const X& x, const Index& index, Here at = Here::current()) {
   return call<detail::SelectIndexTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(index));
+}
+/// With a tensor as the index it does not compile.
+template <int D, TensorArgument X, TensorArgument Index> constexpr auto select(const X& x, const Index&) {
+  static_assert(std::is_void_v<Index>,
+                "tessera: the index of ts::select<D>(x, i) is a size; with a tensor of rank 0, such as the index of a "
+                "loop, write ts::dynamic_index<D>(x, i), and with a vector of indices ts::index_select<D>(x, i)");
+  return x;
 }
 
 /// x with the update in the elements along dim D from start on, `step` apart (torch.slice_scatter, x.at[a::s].set). A
@@ -25545,6 +25819,7 @@ enum class BagMode : std::uint8_t { sum, mean, max };
 namespace detail {
 
 template <BagMode Mode> struct EmbeddingBagTag {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class Table, class Indices, class Offsets, class... Weights>
   struct result : Typed<typename Table::type, 2> {
     using Checks = decltype([] {
@@ -25713,8 +25988,8 @@ constexpr auto scatter(const X& x, const Indices& indices, const Elements& sourc
 /// source[.., k, ..] for each element of the source, in the order of k: of several elements at one index the last one
 /// stays, on every sharding. Indices and source have one shape, and the extents of x along the other dims. Gradients:
 /// of x the cotangent where no element was replaced; of source the cotangent at the index, 0 for an element that
-/// another one replaced. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim differs.
-/// Communication: D of x, of the indices and of the source is made whole, as in sort.
+/// another element replaced. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim
+/// differs. Communication: D of x, of the indices and of the source is made whole, as in sort.
 template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto scatter(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return detail::scatter<D, ScatterRule{.replaces = true}>(x, indices, source, at);
@@ -26018,7 +26293,8 @@ template <int Rank, class T, Reduction R> struct EmptySegmentsTag {
     const Value identity = is_floating_v<T> ? x.number(monoid_of<R>::template identity<double>())
                                             : x.integer(monoid_of<R>::template identity<T>(), x.dtype());
     return [&]<std::size_t... D>(std::index_sequence<D...>) {
-      return BroadcastToTag<0, Rank>::emit(context, identity, size, build::extent(x, static_cast<int>(D) + 1)...);
+      return BroadcastToTag<0, Rank>::emit(context, identity, size,
+                                           build::extent(x, x.shifted(static_cast<int>(D) + 1, Rank))...);
     }(std::make_index_sequence<Rank - 1>());
   }
 };
@@ -26175,8 +26451,8 @@ constexpr Value in_one_block(const Value& layers) {
 template <bool Nested = false, class Leaf> constexpr auto of_all_layers(const Leaf& leaf, Source source) {
   const Value outer = turned(value_behind(leaf));
   if (outer.module != nullptr && has_device_dims(leaf))
-    outer.at(source).refuse(errc::unsupported,
-                            "[stack] field of all layers in the function of a shard_map: scan over the Stack");
+    outer.at(source).refuse(errc::unsupported, "[stack] field of all layers in the function of a shard_map: write "
+                                               "ts::all_layers(stack, field, x), where x is any local value");
   if (outer.module == nullptr)
     fail(errc::unsupported, "[stack] outside of a traced function: stored layers are tensors of their own", source);
   constexpr int rank = Leaf::rank + (Nested ? 2 : 1);
@@ -26188,24 +26464,45 @@ template <bool Nested = false, class Leaf> constexpr auto of_all_layers(const Le
   return Sym<typename Leaf::element, rank>(in_one_block(here(outer).at(source)));
 }
 
-template <class Reduce> struct ReduceLayers {
-  Reduce reduce;
+/// The same in the function of a shard_map, as a local value.
+template <class Like, class Leaf> constexpr auto local_of_layers(const Leaf& leaf, Source source) {
+  using Region = typename Like::region;
+  static_assert(Region::structs, "tessera: all_layers with a local value is for the Stack of a shard_map");
+  constexpr int rank = Leaf::rank + 1;
+  static_assert(rank <= max_rank, "tessera: a tensor of all layers has at most 8 dims");
+  const Value layers = taken_from_struct(Region::text, leaf.placeholder(), Leaf::rank, source).value;
+  const int leads = layers.rank() - rank;
+  if (leads != bit_count(Region::all))
+    layers.refuse(errc::structure, "[stack] field: it is not a tensor of the layers, but was replaced by a tensor "
+                                   "without a dim of layers");
+  return typename Like::template with<typename Leaf::element, rank, Region::all>(build::move_dim(layers, 0, leads));
+}
+
+/// Replaces the tensors of all layers by their sums or means.
+template <bool Mean> struct ReduceLayers {
   Source source;
   bool in_stack = false;
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (TensorOperand<Leaf>)
-      leaf = in_stack ? Leaf(reduce(of_all_layers<true>(leaf, source)).value)
-                      : Leaf(reduce(of_all_layers(leaf, source)).value);
+    if constexpr (TensorOperand<Leaf>) {
+      if (!in_stack && has_device_dims(leaf))  // the dims of devices, behind the dim of layers, stay
+        replace_leaf(leaf, reduced(here(turned(value_behind(leaf)))));
+      else
+        leaf = Leaf(reduced(in_stack ? of_all_layers<true>(leaf, source).value : of_all_layers(leaf, source).value));
+    }
   }
   constexpr void enter_stack(const auto&) { in_stack = true; }
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() { in_stack = false; }
+
+ private:
+  constexpr Value reduced(const Value& layers) const {
+    return Reduce<ops::SumOp, Mean, false, 0>::emit(layers.at(source), layers, layers.rank(), 1);
+  }
 };
-template <class Block, class Reduce>
-constexpr Block reduce_layers(const Stack<Block>& stack, const Reduce& reduce, Here at) {
+template <bool Mean, class Block> constexpr Block reduce_layers(const Stack<Block>& stack, Here at) {
   if (stack.layers().empty()) fail(errc::structure, "[stack] reduction: the Stack has no layers", Source::from(at));
   Block made = stack[0];
-  ReduceLayers<Reduce> visitor{reduce, Source::from(at)};
+  ReduceLayers<Mean> visitor{Source::from(at)};
   for_each_leaf(made, visitor);
   return made;
 }
@@ -26219,7 +26516,8 @@ constexpr Block reduce_layers(const Stack<Block>& stack, const Reduce& reduce, H
 ///                                ts::in_axes<ts::not_mapped, 0>)(model, xs);        // a Stack of gradients
 ///     const auto of_weight = ts::all_layers(each, &Model::weight);                     // [examples, in, out]
 ///
-/// Communication: none, and for a result of ts::vmap no copy.
+/// Communication: none, and for a result of ts::vmap no copy. In the function of a ts::shard_map the result is a local
+/// value; `like` is any other local value.
 template <class Block, class Field>
 constexpr auto all_layers(const Stack<Block>& stack, const Field& field, Here at = Here::current()) {
   if (stack.layers().empty()) fail(errc::structure, "[stack] all_layers: the Stack has no layers", Source::from(at));
@@ -26228,20 +26526,26 @@ constexpr auto all_layers(const Stack<Block>& stack, const Field& field, Here at
   else
     return detail::of_all_layers(field(stack[0]), Source::from(at));
 }
+template <class Block, class Field, LocalOperand Like>
+constexpr auto all_layers(const Stack<Block>& stack, const Field& field, const Like&, Here at = Here::current()) {
+  if (stack.layers().empty()) fail(errc::structure, "[stack] all_layers: the Stack has no layers", Source::from(at));
+  if constexpr (std::is_member_object_pointer_v<Field>)
+    return detail::local_of_layers<Like>(stack[0].*field, Source::from(at));
+  else
+    return detail::local_of_layers<Like>(field(stack[0]), Source::from(at));
+}
 
 /// Inside a traced function: a layer whose tensors are the sums, or the means, of those of all layers, such as the
 /// gradient of a batch from the clipped gradients of its examples. Results of ts::vmap may have a Stack in them.
 template <int Dim, class Block>
   requires(Dim == 0)
 constexpr Block sum(const Stack<Block>& stack, Here at = Here::current()) {
-  return detail::reduce_layers(
-      stack, [](const auto& x) { return detail::as_sym(sum<0>(x)); }, at);
+  return detail::reduce_layers<false>(stack, at);
 }
 template <int Dim, class Block>
   requires(Dim == 0)
 constexpr Block mean(const Stack<Block>& stack, Here at = Here::current()) {
-  return detail::reduce_layers(
-      stack, [](const auto& x) { return detail::as_sym(mean<0>(x)); }, at);
+  return detail::reduce_layers<true>(stack, at);
 }
 
 }  // namespace tessera
@@ -27895,7 +28199,7 @@ struct Ctc {
 
 namespace detail {
 
-/// The logarithm of a probability of 0: finite, so that no infinity is subtracted from another one.
+/// The logarithm of a probability of 0: finite, so that no infinity is subtracted from another infinity.
 inline constexpr double log_of_zero = -1e30;
 
 /// The labels with blanks around them, [batch, 2 length + 1], and the logarithm of the probability, 1 or 0, that a
@@ -28317,18 +28621,18 @@ template <int Rank, int D, Order O> struct SortTag {
 
 }  // namespace detail
 
-/// The indices that sort dim D: `argsort<-1>(x)`, `argsort<0, ts::Order::descending, std::int64_t>(x)`. Stable; NaN
-/// is the largest value. The result has the shape of x. Communication: as sort.
-template <int D, Order O = Order::ascending, Element Index = std::int32_t, TensorArgument X>
+/// The indices that sort dim D, by default the last: `argsort(x)`, `argsort<0, ts::Order::descending,
+/// std::int64_t>(x)`. Stable; NaN is the largest value. The result has the shape of x. Communication: as sort.
+template <int D = -1, Order O = Order::ascending, Element Index = std::int32_t, TensorArgument X>
 constexpr auto argsort(const X& x, Here at = Here::current()) {
   return call<detail::ArgsortTag<X::rank, detail::checked_dim<D, X::rank>(), O, Index>>(Source::from(at), x);
 }
 
-/// x sorted along dim D: `sort<-1>(x)`, `sort<0, ts::Order::descending>(x)`. Stable; NaN is the largest value, so
-/// that it comes first in descending order, as in PyTorch and JAX. The gradient goes back to where each element came
-/// from. Communication: a split D is made whole, by an all_to_all onto another unsplit dim that its axes divide,
-/// otherwise by an all_gather; the result keeps that sharding. None for other split dims.
-template <int D, Order O = Order::ascending, TensorArgument X>
+/// x sorted along dim D, by default the last: `sort(x)`, `sort<0, ts::Order::descending>(x)`. Stable; NaN is the
+/// largest value, so that it comes first in descending order, as in PyTorch and JAX. The gradient goes back to where
+/// each element came from. Communication: a split D is made whole, by an all_to_all onto another unsplit dim that its
+/// axes divide, otherwise by an all_gather; the result keeps that sharding. None for other split dims.
+template <int D = -1, Order O = Order::ascending, TensorArgument X>
 constexpr auto sort(const X& x, Here at = Here::current()) {
   return call<detail::SortTag<X::rank, detail::checked_dim<D, X::rank>(), O>>(Source::from(at), x);
 }
@@ -28339,10 +28643,10 @@ template <class Values, class Indices> struct TopK {
   Indices indices;
 };
 
-/// The k largest elements along dim D in descending order, and their indices: `auto [values, indices] = topk<-1>(x,
-/// 5)`. Of equal elements the first comes first; NaN is the largest value. Errors: shape_mismatch for k above the
-/// extent. Communication: as sort.
-template <int D, Element Index = std::int32_t, TensorArgument X, SizeOperand K>
+/// The k largest elements along dim D, by default the last, in descending order, and their indices: `auto [values,
+/// indices] = topk(x, 5)`. Of equal elements the first comes first; NaN is the largest value. Errors: shape_mismatch
+/// for k above the extent. Communication: as sort.
+template <int D = -1, Element Index = std::int32_t, TensorArgument X, SizeOperand K>
 constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   const auto indices = call<detail::ArgsortTag<X::rank, dim, Order::descending, Index>>(Source::from(at), x, Dim(k));
@@ -28356,9 +28660,6 @@ template <TensorArgument X, std::integral Dim> constexpr X argsort(const X& x, D
 }
 template <TensorArgument X, std::integral Dim> constexpr X sort(const X& x, Dim) {
   return detail::refuse_dim_argument<Dim>(x);
-}
-template <TensorArgument X, SizeOperand K> constexpr X topk(const X& x, const K&) {
-  return detail::refuse_dim_argument<K>(x);
 }
 template <TensorArgument X, SizeOperand K, std::integral Dim> constexpr X topk(const X& x, const K&, Dim) {
   return detail::refuse_dim_argument<Dim>(x);
@@ -31391,21 +31692,48 @@ template <int Steps> inline constexpr Unroll<Steps> unroll{};
 
 namespace detail {
 
-/// f of each tensor of xs, which keeps its structure; a plain struct becomes a tuple, since its fields have fixed
-/// ranks.
-template <class T, class F> constexpr auto map_steps(const T& x, const F& f) {
+/// f of each tensor of xs, which keeps its structure. A plain struct stays one if f keeps ranks (`Keep`), and becomes a
+/// tuple otherwise, since its fields have fixed ranks. `Like`: see TensorBeside.
+template <class Like, bool Keep = false, class T, class F> constexpr auto map_steps(const T& x, const F& f) {
   constexpr bool is_stack = is_stack_v<T>;
   static_assert(!is_stack, "tessera: a loop over a ts::Stack can't be unrolled; leave ts::unroll out");
-  if constexpr (TensorOperand<T>) {
+  if constexpr (StoredOperand<T> && !std::is_void_v<Like>) {
+    return f(Like::of_field(x, x.placeholder().source));
+  } else if constexpr (TensorOperand<T>) {
     return f(as_sym(x));
   } else if constexpr (NumberOperand<T> || is_stack || std::is_empty_v<T>) {
     return x;
   } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
-    return map_items(x, [&](const auto& item) { return map_steps(item, f); });
+    return map_items(x, [&](const auto& item) { return map_steps<Like, Keep>(item, f); });
+  } else if constexpr (Keep) {
+    return with_fields(x, [&]<class... Fields>(const Fields&... fields) {
+      return T{as_field<Fields>(map_steps<Like, true>(fields, f))...};
+    });
   } else {
     return with_fields(x, [&](const auto&... fields) {
-      return std::tuple<decltype(map_steps(fields, f))...>{map_steps(fields, f)...};
+      return std::tuple<decltype(map_steps<Like>(fields, f))...>{map_steps<Like>(fields, f)...};
     });
+  }
+}
+
+/// The slices of the tensors of a T, as map_steps leaves them, as what a scan over a T gives to its function.
+template <class T, class X> constexpr auto as_step(const X& x) {
+  if constexpr (TensorOperand<T> || NumberOperand<T> || std::is_empty_v<T>) {
+    return x;
+  } else if constexpr (is_array_v<T>) {
+    return map_items(x, [](const auto& item) { return as_step<typename T::value_type>(item); });
+  } else if constexpr (is_tuple_v<T>) {
+    return [&]<template <class...> class Tuple, class... Ts, std::size_t... I>(const Tuple<Ts...>*,
+                                                                               std::index_sequence<I...>) {
+      return Tuple<decltype(as_step<Ts>(std::get<I>(x)))...>{as_step<Ts>(std::get<I>(x))...};
+    }(static_cast<const T*>(nullptr), std::make_index_sequence<std::tuple_size_v<T>>());
+  } else {
+    return [&]<class... Fields, std::size_t... I>(TypeList<Fields...>, std::index_sequence<I...>) {
+      if constexpr (std::is_void_v<example_t<T>>)
+        return std::tuple<decltype(as_step<Fields>(std::get<I>(x)))...>{as_step<Fields>(std::get<I>(x))...};
+      else
+        return example_t<T>{as_field<example_t<Fields>>(as_step<Fields>(std::get<I>(x)))...};
+    }(typename FieldsOf<T>::type(), std::make_index_sequence<std::tuple_size_v<X>>());
   }
 }
 
@@ -31415,10 +31743,12 @@ template <int Steps> struct StepGroups {
   static constexpr Value grouped(Value extent) { return groups(extent) * extent.integer(Steps, extent.dtype()); }
 
   template <class X> static constexpr auto of_groups(const X& x) {
-    static_assert(X::rank >= 1 && X::rank < max_rank,
-                  "tessera: xs of an unrolled scan are tensors of 1 to 7 dims, the first of which counts steps");
-    const Value n = build::extent(x.value, 0);
-    const Value whole = build::slice(x.value, 0, n.integer(0, n.dtype()), grouped(n));
+    static_assert(X::rank >= 1 && X::rank + device_dims_v<X> < max_rank,
+                  "tessera: xs of an unrolled scan are tensors of 1 to 7 dims, the first of which counts steps; in a "
+                  "ts::shard_map an axis along which they vary counts as one");
+    constexpr int steps = device_dims_v<X>;
+    const Value n = build::extent(x.value, steps);
+    const Value whole = build::slice(x.value, steps, n.integer(0, n.dtype()), grouped(n));
     Factors f{};
     Value sizes[max_rank]{groups(n), n.integer(Steps, n.dtype())};
     for (int d = 0; d <= X::rank; ++d) {
@@ -31426,11 +31756,12 @@ template <int Steps> struct StepGroups {
       f.order[d] = f.out_dim[d] = static_cast<std::int8_t>(d);
       ++f.count;
     }
-    return Sym<typename X::element, X::rank + 1>(rearrange(whole, X::rank, X::rank + 1, f, sizes));
+    return with_rank_t<X, X::rank + 1>(rearrange(whole, X::rank, X::rank + 1, f, sizes));
   }
   template <class X> static constexpr auto of_rest(const X& x) {
-    const Value n = build::extent(x.value, 0);
-    return X(build::slice(x.value, 0, grouped(n), n - grouped(n)));
+    constexpr int steps = device_dims_v<X>;
+    const Value n = build::extent(x.value, steps);
+    return X(build::slice(x.value, steps, grouped(n), n - grouped(n)));
   }
   /// The y of all steps, from those of the groups, [groups, Steps, ...], and of the rest.
   template <class X, class Rest> static constexpr auto joined(const X& grouped, const Rest& rest) {
@@ -31441,8 +31772,9 @@ template <int Steps> struct StepGroups {
         f.out_dim[d] = static_cast<std::int8_t>(d > 0 ? d - 1 : 0);
         ++f.count;
       }
-      const Value merged = rearrange(grouped.value, X::rank, Rest::rank, f, nullptr);
-      return Rest(ConcatTag<Rest::rank, 0>::emit(merged, merged, rest.value));
+      std::array<Rest, 2> parts{Rest(rearrange(grouped.value, X::rank, Rest::rank, f, nullptr)), rest};
+      spread_alike(parts);
+      return Rest(ConcatTag<Rest::rank, 0>::emit(parts[0].value, parts[0].value, parts[1].value));
     } else if constexpr (is_array_v<Rest>) {
       Rest made{};
       for (std::size_t i = 0; i < rest.size(); ++i) made[i] = joined(grouped[i], rest[i]);
@@ -31459,12 +31791,16 @@ template <int Steps> struct StepGroups {
 /// The y of several steps, along a new leading dim.
 template <class Y, std::size_t Steps> constexpr auto stacked_steps(const std::array<Y, Steps>& ys) {
   if constexpr (TensorOperand<Y>) {
-    constexpr bool fits = Y::rank + 2 <= max_rank;
-    static_assert(fits, "tessera: y of an unrolled scan has at most 6 dims");
+    constexpr bool fits = Y::rank + device_dims_v<Y> + 2 <= max_rank;
+    static_assert(fits, "tessera: y of an unrolled scan has at most 6 dims; in a ts::shard_map an axis along which it "
+                        "varies counts as one");
+    constexpr int steps = device_dims_v<Y>;
+    std::array<Y, Steps> alike = ys;
+    spread_alike(alike);
     Growable<Value> parts, joined;
-    for (const Y& y : ys) {
+    for (const Y& y : alike) {
       const Value own = here(value_behind(y));
-      parts.push_back(build::insert_singletons(own, 1, own.rank() + 1));
+      parts.push_back(build::insert_singletons(own, 1u << steps, own.rank() + 1));
     }
     while (parts.size() > 1) {  // a concat has up to 16 operands
       joined.clear();
@@ -31475,14 +31811,14 @@ template <class Y, std::size_t Steps> constexpr auto stacked_steps(const std::ar
         made = {.op = Op::concat,
                 .dtype = made.dtype,
                 .rank = made.rank,
-                .singletons = static_cast<std::uint8_t>(made.singletons & ~1u),
-                .labels = pack_dim(0)};
+                .singletons = static_cast<std::uint8_t>(made.singletons & ~(1u << steps)),
+                .labels = pack_dim(steps)};
         joined.push_back(ids.size() > 1 ? parts[first].make(made, ids.data(), static_cast<int>(ids.size()))
                                         : parts[first]);
       }
       parts = joined;
     }
-    return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (parts[0]);
+    return with_rank_t < Y, fits ? Y::rank + 1 : Y::rank > (parts[0]);
   } else if constexpr (is_array_v<Y>) {
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
       const auto item = [&](std::size_t i) {
@@ -31523,21 +31859,22 @@ constexpr void refuse_random_numbers(Module& module, Source source) {
 }
 
 /// A step of the unrolled loop: `Steps` steps of f, where `call(f, carry, k)` is step k.
-template <std::size_t Steps, class Carry, class Call>
+template <class Like, std::size_t Steps, class Carry, class Call>
 constexpr auto run_group(const Carry& init, const Call& call, Module& module, bool reverse, Source source) {
   using Result = std::remove_cvref_t<decltype(call(init, 0))>;
-  if constexpr (!std::is_same_v<typename ReturnedCarry<Result>::type, Carry>) {
-    return call(init, 0);  // the scan reports it
+  using Returned = typename ReturnedCarry<Result, Like>::type;
+  if constexpr (!join_v<Carry, Returned> || !std::is_same_v<joined_t<Carry, Returned>, Carry>) {
+    return call(init, 0);  // the scan reports it, or calls this with a carry that varies along further axes
   } else {
-    using Y = carry_t<std::tuple_element_t<1, Result>>;
+    using Y = carry_t<std::tuple_element_t<1, Result>, Like>;
     const Value inside{&module, module.current, -1, source};
     Carry carry = init;
     std::array<Y, Steps> ys{};
     for (std::size_t i = 0; i < Steps; ++i) {
       const std::size_t k = reverse ? Steps - 1 - i : i;
       const auto result = call(carry, static_cast<int>(k));
-      carry = as_carry(inside, std::get<0>(result));
-      ys[k] = as_carry(inside, std::get<1>(result));
+      carry = widened<Carry>(as_carry<Like>(inside, std::get<0>(result)));
+      ys[k] = as_carry<Like>(inside, std::get<1>(result));
     }
     refuse_random_numbers(module, source);
     return std::tuple(carry, stacked_steps(ys));
@@ -31546,16 +31883,14 @@ constexpr auto run_group(const Carry& init, const Call& call, Module& module, bo
 
 template <int Steps, class F, class Init, class Xs>
 constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool reverse, Source source) {
-  constexpr bool is_outside = std::is_void_v<local_in_t<Init, Xs>>;
-  static_assert(is_outside,
-                "tessera: a loop on local values of a ts::shard_map can't be unrolled; leave ts::unroll out");
+  using Like = local_in_t<Init, Xs>;
   Value context = trace_in(init);
   if (context.module == nullptr) context = trace_in(xs);
   if (context.module == nullptr) fail_outside_of_trace("scan", "ts::scan", source);
   context = context.at(source);
   Module& module = *context.module;
   const auto both = [&](const auto& group, const auto& of_groups, const auto& of_rest) {
-    const auto first = as_carry(context, init);
+    const auto first = as_carry<Like>(context, init);
     if (reverse) {
       const auto [carry, rest] = scan(f, first, of_rest, true, source);
       const auto [last, ys] = scan(group, carry, of_groups, true, source);
@@ -31568,26 +31903,27 @@ constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool re
   };
   if constexpr (SizeOperand<Xs>) {
     const auto group = [&](const auto& carry) {
-      return run_group<Steps>(
+      return run_group<Like, Steps>(
           carry, [&](const auto& own, int) { return f(own); }, module, reverse, source);
     };
     const Value n = as_size(lower(context, Dim(xs)));
     return both(group, Dim(StepGroups<Steps>::groups(n)), Dim(n - StepGroups<Steps>::grouped(n)));
   } else {
-    const auto steps = as_carry(context, xs);
+    const auto steps = as_carry<Like>(context, xs);
     const auto group = [&](const auto& carry, const auto& x) {
       const auto call = [&](const auto& own, int k) {
-        return f(own, map_steps(x, [&](const auto& all) {
+        return f(own, as_step<std::remove_const_t<decltype(steps)>>(map_steps<Like>(x, [&](const auto& all) {
                    using X = std::remove_cvref_t<decltype(all)>;
+                   constexpr int dim = device_dims_v<X>;
                    const Value at = all.value.integer(k, DType::i64), one = all.value.integer(1, DType::i64);
-                   return Sym<typename X::element, X::rank - 1>(
-                       build::drop_singletons(build::slice(all.value, 0, at, one), 1));
-                 }));
+                   return with_rank_t<X, X::rank - 1>(
+                       build::drop_singletons(build::slice(all.value, dim, at, one), 1u << dim));
+                 })));
       };
-      return run_group<Steps>(carry, call, module, reverse, source);
+      return run_group<Like, Steps>(carry, call, module, reverse, source);
     };
-    return both(group, map_steps(steps, [](const auto& x) { return StepGroups<Steps>::of_groups(x); }),
-                map_steps(steps, [](const auto& x) { return StepGroups<Steps>::of_rest(x); }));
+    return both(group, map_steps<Like>(steps, [](const auto& x) { return StepGroups<Steps>::of_groups(x); }),
+                map_steps<Like, true>(steps, [](const auto& x) { return StepGroups<Steps>::of_rest(x); }));
   }
 }
 
@@ -31812,10 +32148,11 @@ constexpr Value stand_in(const Value& context, DType dtype, int rank) {
 /// The position of an axis's leading dim.
 constexpr int lead_of(unsigned varying, int axis) { return bit_count(varying & ((1u << axis) - 1)); }
 
-/// The axes whose leading dim has its full extent; along the others the values are equal so far.
-constexpr unsigned extending(const LocalValue& x) {
+/// The axes whose leading dim has its full extent; along the others the values are equal so far. `before`: the dims in
+/// front of the leading dims, such as the layers of a Stack.
+constexpr unsigned extending(const LocalValue& x, int before = 0) {
   unsigned axes = 0;
-  for (int axis = 0, at = 0; axis < ShardMapText::max_names && x.value.rank() > 0; ++axis)
+  for (int axis = 0, at = before; axis < ShardMapText::max_names && x.value.rank() > before; ++axis)
     if ((x.varying >> axis & 1u) != 0 && !x.value.is_singleton(at++)) axes |= 1u << axis;
   return axes;
 }
@@ -31858,12 +32195,16 @@ constexpr Value kept_in_struct(const ShardMapText& text, const LocalValue& x) {
   value.graph = ~value.graph;
   return value;
 }
-constexpr LocalValue taken_from_struct(const ShardMapText& text, Value value, int rank, Source source) {
+/// The value in the graph in which it was made.
+constexpr Value value_in_struct(Value value, Source source) {
   if (value.module == nullptr || value.graph >= 0)
     fail(errc::unsupported, "[shard_map] captured value: a local value is combined with a value from outside of the "
                             "shard_map; pass the outside value as an argument, with a spec");
   value.graph = ~value.graph;
-  return {here(value).at(source), (1u << text.axis_count) - 1, rank};
+  return value.at(source);
+}
+constexpr LocalValue taken_from_struct(const ShardMapText& text, Value value, int rank, Source source) {
+  return {here(value_in_struct(value, source)), (1u << text.axis_count) - 1, rank};
 }
 
 /// x without the leading dims of extent 1.
@@ -31972,6 +32313,10 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
   constexpr explicit Local(Value v) : value(v) {}
   /// The value as the content of a tensor in a struct.
   constexpr Value kept() const { return detail::kept_in_struct(Region::text, {value, Varying, Rank}); }
+  /// A tensor of a struct as a local value, in the graph in which it was made.
+  template <class X> static constexpr auto of_field(const X& x, Source source) {
+    return with<typename X::element, X::rank, Region::all>(detail::value_in_struct(x.placeholder(), source));
+  }
   /// The value with a leading dim of full extent for each axis along which it varies. With structs in the region, types
   /// do not say along which axes that is, but extents do.
   constexpr Value of_all_devices() const {
@@ -31987,6 +32332,17 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
     const Value made = detail::extended(Region::text, {here(value), Varying, Rank}, Varying, axes);
     const int missing = Rank + detail::bit_count(Varying) - made.rank();
     return Local(build::insert_singletons(made, (1u << missing) - 1, made.rank() + missing));
+  }
+  /// The axes along which a tensor of all layers of a Stack differs; its dim of layers is in front of those of devices.
+  static constexpr unsigned differing_layers(const Value& layers, int layer_rank) {
+    return detail::extending({layers, Region::all, layer_rank}, 1);
+  }
+  static constexpr Value spread_layers(const Value& layers, int layer_rank, unsigned axes) {
+    if ((axes & ~differing_layers(layers, layer_rank)) == 0) return layers;
+    constexpr int leads = detail::bit_count(Region::all);
+    const Value behind = build::move_dim(layers, 0, leads);
+    return build::move_dim(detail::extended(Region::text, {behind, Region::all, layer_rank + 1}, Region::all, axes),
+                           leads, 0);
   }
   /// The value without dims of devices: it is the same on all of them.
   constexpr Value shared() const { return detail::narrowed({here(value), Varying, Rank}, 0).value; }
@@ -32022,7 +32378,7 @@ constexpr Value local_product(Value context, unsigned all, const LocalValue& a, 
   return aligned({Tag::product(x.at(context.source), y, labels), in_x | in_y, rank_out}, all, rank_out);
 }
 
-/// Broadcasts a value to the shape of another one, and to leading dims that the other one lacks.
+/// Broadcasts a value to the shape of another value, and to leading dims that the other value lacks.
 template <class Tag>
 constexpr Value spread_local(const ShardMapText& text, Value context, unsigned all, const LocalValue& x,
                              const LocalValue& like) {
@@ -32105,6 +32461,51 @@ constexpr Value map_local(const ShardMapText& text, const Value& context, unsign
   return split_leads<false>(text, around.with(made.output(0, true).id), axes, all);
 }
 
+/// x [devices, ...] with the devices in front of the features of dim `dim` of one device.
+constexpr Value devices_into(const Value& x, int dim) {
+  Factors f{};
+  for (int d = 0; d < x.rank(); ++d) {
+    const int from = d < dim ? d + 1 : d == dim ? 0 : d;
+    f.in_dim[d] = static_cast<std::int8_t>(d);
+    f.order[d] = static_cast<std::int8_t>(from);
+    f.out_dim[d] = static_cast<std::int8_t>(d <= dim ? d : d - 1);
+    ++f.count;
+  }
+  return rearrange(x, x.rank(), x.rank() - 1, f, nullptr);
+}
+/// The inverse of this for the last dim: [devices, ...].
+constexpr Value devices_of_features(const Value& made, const Value& devices) {
+  Factors f{};
+  const int last = made.rank() - 1;
+  Value sizes[max_rank]{};
+  sizes[last] = devices;
+  for (int d = 0; d <= made.rank(); ++d) {
+    f.in_dim[d] = static_cast<std::int8_t>(d < last ? d : last);
+    f.order[d] = static_cast<std::int8_t>(d == 0 ? last : d <= last ? d - 1 : d);
+    f.out_dim[d] = static_cast<std::int8_t>(d);
+    ++f.count;
+  }
+  return rearrange(made, made.rank(), made.rank() + 1, f, sizes);
+}
+/// A convolution whose weights differ between devices, as one in which the features of each device are groups. The last
+/// option is the number of groups.
+template <class Tag, class... Options>
+constexpr Value group_local(const ShardMapText& text, Value context, unsigned all, unsigned axes, const LocalValue& x,
+                            const LocalValue& w, const Options&... options) {
+  Value devices = context.integer(1, DType::i64);
+  for (int axis = 0; axis < text.axis_count; ++axis)
+    if ((axes >> axis & 1u) != 0) devices = devices * axis_size_of(context, text.axes[axis]);
+  Value numbers[] = {options.value...};
+  Value& groups = numbers[sizeof...(options) - 1];
+  groups = build::cast(groups, DType::i64) * devices;
+  const Value images = devices_into(merge_leads<false>(text, x, axes), x.rank - 1);
+  const Value weights = devices_into(merge_leads<false>(text, w, axes), Tag::grouped_dim);
+  const Value made = [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return Tag::emit(context, images.at(context.source), weights, numbers[I]...);
+  }(std::index_sequence_for<Options...>());
+  return split_leads<false>(text, devices_of_features(made, devices), axes, all);
+}
+
 /// How many of its operands have a batch as dim 0; by default all tensors have one.
 template <class Tag>
 inline constexpr int batched_v = [] {
@@ -32114,13 +32515,17 @@ inline constexpr int batched_v = [] {
     return max_rank;
 }();
 /// Merges the leading dims into the batch and splits them off the result. Where an operand without a batch differs
-/// between devices, the function is mapped.
+/// between devices, the function is mapped, or the devices become groups: the dim of the weights that these divide is
+/// `grouped_dim`, -1 for none.
 template <class Tag, class... Xs>
 constexpr Value batch_local(const ShardMapText& text, Value context, unsigned all, const Xs&... xs) {
   const unsigned axes = (0u | ... | extending(xs));
   unsigned differs = 0;
   int operand = 0;
   ((differs |= (extending(xs) != 0 ? 1u : 0u) << operand++), ...);
+  if constexpr (requires { Tag::grouped_dim; })
+    if (Tag::grouped_dim >= 0 && differs >> batched_v<Tag> != 0)
+      return group_local<Tag>(text, context, all, axes, xs...);
   if (axes == 0 || differs >> batched_v<Tag> != 0) return map_local<Tag>(text, context, all, xs...);
   operand = 0;
   const auto merged = [&](const LocalValue& x) {
@@ -32189,6 +32594,10 @@ template <class Region, class X> struct LocalCallOf {
     Emission<X>::convert(values.value...);
     constexpr unsigned varying = LocalOperandOf<Region, X>::varying;
     made = {emit_local<typename X::tag>(Region::text, context, varying, values...), varying, X::rank};
+    // What is made of shapes or of values without dims of devices, such as indices, is the same on all of them.
+    constexpr int leads = bit_count(varying);
+    if (leads > 0 && X::rank > 0 && made.value.rank() == X::rank)
+      made.value = build::insert_singletons(made.value, (1u << leads) - 1, leads + X::rank);
   }
 };
 
@@ -32214,10 +32623,14 @@ template <class Tag, class... Operands> struct LocalCall {
       known,
       "tessera: a local value is combined with a value from outside of the shard_map; pass the outside value as an "
       "argument, with a spec");
+  static constexpr bool fits = Result::rank + bit_count(all) <= max_rank;
+  static_assert(fits,
+                "tessera: the dims of a local value of a shard_map and the axes along which it varies are at most "
+                "8 together");
 
   static constexpr auto make(Source source, const Operands&... operands) {
     using Made = Local<typename Result::type, Result::rank, Region, all>;
-    if constexpr (!known) {
+    if constexpr (!known || !fits) {
       return Made();
     } else {
       Value context{};
@@ -34025,11 +34438,11 @@ class PlanDiff {
   std::string text() { return std::move(out_); }
 
  private:
-  std::vector<std::string> before_, after_;
+  Growable<std::string> before_, after_;
   std::string out_;
 
-  static std::vector<std::string> lines(const Plan& plan) {
-    std::vector<std::string> list;
+  static Growable<std::string> lines(const Plan& plan) {
+    Growable<std::string> list;
     plan.for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
       if (c.kind == Collective::slice) return;
       const std::string at = c.source.text();
@@ -36391,7 +36804,7 @@ struct FactorClaim {
   std::int64_t bytes = 0;   ///< of all operands that suggest these axes, or these and then more axes
   std::int64_t direct = 0;  ///< of those that suggest exactly these axes
 
-  /// Whether this claim wins over the other one: a lower priority, arguments of the program, more bytes, ...
+  /// Whether this claim wins over the other claim: a lower priority, arguments of the program, more bytes, ...
   constexpr bool before(const FactorClaim& other) const {
     if (priority != other.priority) return priority < other.priority;
     if (argument != other.argument) return argument;
@@ -39270,7 +39683,7 @@ constexpr std::int64_t moved_bytes(const PlanValue& value, const Mesh& mesh) {
                          "bytes of partial values");
 }
 
-/// Whether a reshard gathers a dim that is only stored split (FSDP), which the user has asked for by its spec.
+/// Whether a reshard gathers a dim that is only stored split (FSDP), because its spec has `gathered_on_use`.
 constexpr bool was_stored(const Sharding& from, const Sharding& to) {
   bool stored = false;
   for (int d = 0; d < from.rank; ++d) {
@@ -39451,7 +39864,7 @@ namespace tessera {
 namespace detail {
 
 /// The values of a graph while its plan is made: each node in the shardings and the storage in which steps read it, and
-/// the steps that reshard or copy a value into another one.
+/// the steps that reshard or copy a value into another value.
 class PlannedValues {
  protected:
   constexpr PlannedValues(const GraphView& graph, const UnitsView& units, const Mesh& mesh, const GraphShapes& found,
@@ -40349,14 +40762,12 @@ class GraphPlanner : PlannedValues {
 
   // ---- repeats
 
-  constexpr void add_repeat(int u) {
+  /// How the body of a repeat returns its results.
+  constexpr Growable<OutputRequest> body_requests(int u) const {
     const Unit& unit = units_[u];
     const int body = graph_[unit.root].index();
     const Repeat repeat = Repeat::of(graph_[unit.root]);
-    const ValueShardings& inner = solver_.values[size(body)];
     const GraphView body_graph = program_.graphs[body];
-    const int stacked_end = repeat.carried + repeat.stacked;
-
     Growable<OutputRequest> requests(size(body_graph.output_count));
     for (int k = 0; k < body_graph.output_count; ++k) {
       OutputRequest& request = requests[size(k)];
@@ -40367,7 +40778,7 @@ class GraphPlanner : PlannedValues {
       else if (outside >= 0)
         request.sharding = without_layers(values_.of[size(outside)]);
       else
-        request.sharding = inner.of[size(body_graph.outputs[k])];
+        request.sharding = solver_.values[size(body)].of[size(body_graph.outputs[k])];
       if (outside >= 0)
         leave_partial(request.sharding, flow_.produced[size(outside)].unreduced);
       else if (k < repeat.carried)
@@ -40376,6 +40787,17 @@ class GraphPlanner : PlannedValues {
       request.stored = true;
       if (k < repeat.carried) request.storage = carried_storage(body, k, outside);
     }
+    return requests;
+  }
+  constexpr void add_repeat(int u) {
+    const Unit& unit = units_[u];
+    const int body = graph_[unit.root].index();
+    const Repeat repeat = Repeat::of(graph_[unit.root]);
+    const ValueShardings& inner = solver_.values[size(body)];
+    const GraphView body_graph = program_.graphs[body];
+    const int stacked_end = repeat.carried + repeat.stacked;
+
+    const Growable<OutputRequest> requests = body_requests(u);
     plans_[size(body)] =
         GraphPlanner(program_, all_units_, mesh_, all_found_, solver_, sums_, options_, body, requests.data(), plans_)
             .plan();

@@ -1845,20 +1845,20 @@ inline Mesh hybrid_mesh(HybridShape shape, const Torus& torus, Here at = Here::c
   return Mesh(axes, detail::order_of(digits), source);
 }
 
-/// hybrid_mesh for devices at explicit places, in the order of their ids. Slices may have any numbers and places, as
-/// long as each is a complete box of the same shape. Errors: also `mesh_devices` for two devices at one place and for
-/// an incomplete slice.
-inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>& devices, Here at = Here::current()) {
-  const Source source = Source::from(at);
+namespace detail {
+
+struct DeviceSlice {
+  std::int32_t index;
+  TorusDims low, high;            // of the coordinates of its devices
+  std::vector<std::int32_t> ids;  // row-major over the box
+};
+
+/// The slices of devices, in ascending order of their numbers, without ids.
+inline std::vector<DeviceSlice> slices_of(const std::vector<DeviceCoordinates>& devices, const Source& source) {
   if (devices.empty())
     fail(errc::mesh_devices, "[hybrid_mesh] number of devices: the list of devices is empty", source);
   const std::size_t rank = devices[0].coordinates.size();
-  struct Slice {
-    std::int32_t index;
-    TorusDims low, high;
-    std::vector<std::int32_t> ids;  // row-major over the box
-  };
-  std::vector<Slice> slices;  // in ascending order of numbers
+  std::vector<DeviceSlice> slices;
   for (const DeviceCoordinates& device : devices) {
     if (device.coordinates.size() != rank)
       fail(errc::mesh_devices, "[hybrid_mesh] number of coordinates: a device has ", device.coordinates.size(),
@@ -1867,38 +1867,50 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>&
     while (which < slices.size() && slices[which].index < device.slice) ++which;
     if (which == slices.size() || slices[which].index != device.slice)
       slices.insert(slices.begin() + static_cast<std::ptrdiff_t>(which),
-                    Slice{device.slice, device.coordinates, device.coordinates, {}});
+                    DeviceSlice{device.slice, device.coordinates, device.coordinates, {}});
     for (std::size_t dim = 0; dim < rank; ++dim) {
       const std::int32_t place = device.coordinates[dim];
       if (place < slices[which].low[dim]) slices[which].low[dim] = place;
       if (place > slices[which].high[dim]) slices[which].high[dim] = place;
     }
   }
+  return slices;
+}
+
+/// The shape that all slices have.
+inline TorusDims shape_of_slices(const std::vector<DeviceSlice>& slices, std::size_t devices, const Source& source) {
+  const std::size_t rank = slices[0].low.size();
   TorusDims dims;
   std::int64_t in_slice = 1;
   for (std::size_t dim = 0; dim < rank; ++dim) {
     const std::int64_t size = std::int64_t{slices[0].high[dim]} - slices[0].low[dim] + 1;
-    if (size > static_cast<std::int64_t>(devices.size()))
+    if (size > static_cast<std::int64_t>(devices))
       fail(errc::mesh_devices, "[hybrid_mesh] full slices: the coordinates of slice ", slices[0].index,
-           " have a range of ", size, " in dim ", dim, ", but there are only ", devices.size(), " devices", source);
+           " have a range of ", size, " in dim ", dim, ", but there are only ", devices, " devices", source);
     dims.push_back(static_cast<std::int32_t>(size));
     in_slice *= size;
   }
-  for (Slice& slice : slices) {
+  for (const DeviceSlice& slice : slices) {
     for (std::size_t dim = 0; dim < rank; ++dim)
       if (std::int64_t{slice.high[dim]} - slice.low[dim] + 1 != dims[dim])
         fail(errc::mesh_devices, "[hybrid_mesh] slices of equal shapes: slice ", slices[0].index, " is ",
-             detail::product_text(dims.data(), rank), ", slice ", slice.index, " is not", source);
-    if (in_slice * static_cast<std::int64_t>(slices.size()) != static_cast<std::int64_t>(devices.size()))
-      fail(errc::mesh_devices, "[hybrid_mesh] full slices: ", devices.size(), " devices for ", slices.size(),
-           " slices of shape ", detail::product_text(dims.data(), rank), source);
-    slice.ids.assign(static_cast<std::size_t>(in_slice), -1);
+             product_text(dims.data(), rank), ", slice ", slice.index, " is not", source);
+    if (in_slice * static_cast<std::int64_t>(slices.size()) != static_cast<std::int64_t>(devices))
+      fail(errc::mesh_devices, "[hybrid_mesh] full slices: ", devices, " devices for ", slices.size(),
+           " slices of shape ", product_text(dims.data(), rank), source);
   }
+  return dims;
+}
+
+/// Sets the ids of the devices at each place of the slices, whose shape is `dims`.
+inline void place_ids(std::vector<DeviceSlice>& slices, const std::vector<DeviceCoordinates>& devices,
+                      const TorusDims& dims, const Source& source) {
+  for (DeviceSlice& slice : slices) slice.ids.assign(devices.size() / slices.size(), -1);
   for (std::size_t id = 0; id < devices.size(); ++id) {
     std::size_t which = 0;
     while (slices[which].index != devices[id].slice) ++which;
     std::int64_t place = 0;
-    for (std::size_t dim = 0; dim < rank; ++dim)
+    for (std::size_t dim = 0; dim < dims.size(); ++dim)
       place = place * dims[dim] + (devices[id].coordinates[dim] - slices[which].low[dim]);
     std::int32_t& held = slices[which].ids[static_cast<std::size_t>(place)];
     if (held >= 0)
@@ -1906,6 +1918,19 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>&
            slices[which].index, " have the same coordinates", source);
     held = static_cast<std::int32_t>(id);
   }
+}
+
+}  // namespace detail
+
+/// hybrid_mesh for devices at explicit places, in the order of their ids. Slices may have any numbers and places, as
+/// long as each is a complete box of the same shape. Errors: also `mesh_devices` for two devices at one place and for
+/// an incomplete slice.
+inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>& devices, Here at = Here::current()) {
+  const Source source = Source::from(at);
+  std::vector<detail::DeviceSlice> slices = detail::slices_of(devices, source);
+  const TorusDims dims = detail::shape_of_slices(slices, devices.size(), source);
+  detail::place_ids(slices, devices, dims, source);
+  const auto in_slice = static_cast<std::int64_t>(slices[0].ids.size());
   const AxisTable axes = detail::check_hybrid(shape, static_cast<std::int64_t>(slices.size()), in_slice, source);
   const detail::TorusFactors laid = detail::lay_on_torus(shape.inner, dims, shape.split_dims, source);
 
@@ -1918,7 +1943,8 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>&
       for (std::size_t i = laid[axis].size(); i-- > 0;) {
         const detail::TorusFactor& factor = laid[axis][i];
         std::int64_t stride = factor.step;
-        for (std::size_t minor = static_cast<std::size_t>(factor.dim) + 1; minor < rank; ++minor) stride *= dims[minor];
+        for (std::size_t minor = static_cast<std::size_t>(factor.dim) + 1; minor < dims.size(); ++minor)
+          stride *= dims[minor];
         place += rest % factor.size * stride;
         rest /= factor.size;
       }
@@ -4662,9 +4688,9 @@ class PictureGrid {
   int column_dim() const { return static_cast<int>(tile_.size() < 2 ? tile_.size() : 2) - 1; }
   int row_dim() const { return tile_.size() < 2 ? -1 : 0; }
 
-  std::vector<std::int64_t> shown_rows() const { return shown(rows(), options_.max_rows); }
-  std::vector<std::int64_t> shown_columns() const { return shown(columns(), options_.max_columns); }
-  std::vector<std::int64_t> shown_planes() const { return shown(planes(), options_.max_planes); }
+  Growable<std::int64_t> shown_rows() const { return shown(rows(), options_.max_rows); }
+  Growable<std::int64_t> shown_columns() const { return shown(columns(), options_.max_columns); }
+  Growable<std::int64_t> shown_planes() const { return shown(planes(), options_.max_planes); }
   bool is_summary() const {
     return rows() > limit(options_.max_rows) || columns() > limit(options_.max_columns) ||
            planes() > limit(options_.max_planes);
@@ -4706,8 +4732,8 @@ class PictureGrid {
  private:
   static std::int64_t limit(int given) { return given < 3 ? 3 : given; }
   /// 0, 1, ..., with -1 in place of those that are left out.
-  static std::vector<std::int64_t> shown(std::int64_t count, int given) {
-    std::vector<std::int64_t> places;
+  static Growable<std::int64_t> shown(std::int64_t count, int given) {
+    Growable<std::int64_t> places;
     for (std::int64_t i = 0; i < count && i < limit(given); ++i) places.push_back(i);
     if (count > limit(given)) {
       places[places.size() - 2] = -1;
@@ -4717,7 +4743,7 @@ class PictureGrid {
   }
 
   PictureOptions options_;
-  std::vector<std::int64_t> tile_;
+  Growable<std::int64_t> tile_;
   DeviceOrder devices_;
   std::int64_t group_ = 1;  // devices in a cell
   std::string role_;
@@ -4766,11 +4792,11 @@ struct TextTable {
     std::string text;
     std::int64_t shard;
   };
-  std::vector<Cell> cells;
+  Growable<Cell> cells;
   std::size_t columns = 1;
 
   std::string draw(bool color) const {
-    std::vector<std::size_t> widths(columns, 0);
+    Growable<std::size_t> widths(columns, 0);
     for (std::size_t i = 0; i < cells.size(); ++i)
       if (const std::size_t width = width_of(cells[i].text); width > widths[i % columns]) widths[i % columns] = width;
     std::string out;
@@ -4803,7 +4829,7 @@ struct TextTable {
 
 inline TextTable plane_table(const PictureGrid& grid, std::int64_t plane) {
   TextTable table;
-  const std::vector<std::int64_t> columns = grid.shown_columns();
+  const Growable<std::int64_t> columns = grid.shown_columns();
   table.columns = columns.size();
   for (std::int64_t row : grid.shown_rows())
     for (std::int64_t column : columns) {
@@ -5004,7 +5030,7 @@ class SvgPicture {
   const PictureGrid& grid_;
   std::string title_, row_caption_, column_caption_, body_;
   const Shape* shape_;
-  std::vector<std::int64_t> rows_, columns_;
+  Growable<std::int64_t> rows_, columns_;
   int cell_width_ = 64, left_ = 0;
 };
 
@@ -5854,7 +5880,7 @@ struct CheckpointPolicy {
 
 /// A traced program: graph 0 is the program itself, the others are bodies of repeats.
 struct Module {
-  std::vector<Graph> graphs = std::vector<Graph>(1);
+  Growable<Graph> graphs = Growable<Graph>(1);
   Growable<OpenBody> open;             ///< the bodies that are being traced, the innermost last
   int current = 0;                     ///< the graph to which the trace adds nodes: the innermost body, or the program
   Growable<PartitionSpec> specs;       ///< of the constraint nodes
@@ -6663,6 +6689,21 @@ template <class Self> struct Operators {
                   "y, or ts::fmod(x, y) for that of C++, of the sign of x");
     return call<LessTag>(a.source, a.value, a.value);
   }
+  template <class B> friend constexpr auto operator&(At<Self> a, const B&) {
+    static_assert(std::is_void_v<B>, "tessera: for tensors write ts::logical_and(x, y) instead of x & y, and of the "
+                                     "bits of integers ts::bitwise_and(x, y)");
+    return call<LessTag>(a.source, a.value, a.value);
+  }
+  template <class B> friend constexpr auto operator|(At<Self> a, const B&) {
+    static_assert(std::is_void_v<B>, "tessera: for tensors write ts::logical_or(x, y) instead of x | y, and of the "
+                                     "bits of integers ts::bitwise_or(x, y)");
+    return call<LessTag>(a.source, a.value, a.value);
+  }
+  template <class B = void> friend constexpr auto operator~(At<Self> a) {
+    static_assert(std::is_same_v<B, int>, "tessera: for tensors write ts::logical_not(x) instead of ~x, and of the "
+                                          "bits of integers ts::bitwise_not(x)");
+    return call<LessTag>(a.source, a.value, a.value);
+  }
   // Without these overloads, compilers would list all operators == that exist.
   template <class B> friend constexpr auto operator==(const Self& x, const B&) {
     static_assert(std::is_void_v<B>,
@@ -6692,8 +6733,9 @@ template <class Self> struct Operators {
   }
   template <class I> constexpr const auto& operator[](const I&) const {
     static_assert(std::is_void_v<I>,
-                  "tessera: tensors have no operator[]; write ts::slice<0>(x, start, size) for a range of rows, "
-                  "ts::embedding(x, indices) for rows by index, and ts::select(condition, x, y) instead of an "
+                  "tessera: tensors have no operator[]; write ts::select<0>(x, 2) for x[2], ts::dynamic_index<0>(x, i) "
+                  "with the index of a loop, ts::slice<0>(x, start, size) for a range of rows, ts::embedding(x, "
+                  "indices) for rows by index, and ts::select(condition, x, y) instead of an "
                   "assignment to elements");
     return static_cast<const Self&>(*this);
   }
@@ -7771,6 +7813,39 @@ constexpr void check_countable(const ShapeContext& c, std::int64_t elements, con
 [[noreturn]] inline void fail_large(const ShapeContext& c) {
   fail_operation(errc::capacity, c, "more than 2^52 elements", {});
 }
+
+TESSERA_PLANNING_BEGIN
+
+namespace ops {
+
+// Rules that rows of several families have.
+
+constexpr Shape scalar_shape(const ShapeContext&) { return {}; }
+constexpr Shape like_shape(const ShapeContext& c) { return c.operand(0); }
+constexpr void no_factors(const GraphView& graph, int id, FactorRule& rule) {
+  rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
+}
+constexpr void like_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
+  for (int d = 0; d < graph[id].rank; ++d)
+    if (!graph[id].is_singleton(d)) {
+      rule.result.dims[d].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
+      rule.operands[0].dims[d] = rule.result.dims[d];
+    }
+}
+
+constexpr BrokenRule check_number(const NodeCheck& c) { return c.node().rank == 0 ? BrokenRule{} : "the rank is 0"; }
+constexpr BrokenRule check_size(const NodeCheck& c) {
+  if (c.node().rank != 0) return "the rank is 0";
+  return c.node().dtype == DType::i64 ? BrokenRule{} : "the element type of a size is i64";
+}
+constexpr BrokenRule check_like_operand(const NodeCheck& c) {
+  return same_type(c.node(), c.x(0)) ? BrokenRule{} : "the result has the type of the operand";
+}
+
+}  // namespace ops
+
+TESSERA_PLANNING_END
 
 }  // namespace tessera
 
@@ -10935,8 +11010,8 @@ constexpr Graph compact(const GraphView& graph) {
 }
 
 /// The simplified graphs of a program, where graph_at(g) returns its graphs.
-template <class GraphAt> constexpr std::vector<Graph> simplified(GraphAt graph_at) {
-  std::vector<Graph> made;
+template <class GraphAt> constexpr Growable<Graph> simplified(GraphAt graph_at) {
+  Growable<Graph> made;
   Growable<int> body_of{0};  // index in the old program, by kept graph
   for (std::size_t g = 0; g < body_of.size(); ++g) {
     bool left_dead = false;
@@ -11116,43 +11191,10 @@ constexpr int split_product(Graph& made, const Node& node, const std::int32_t* o
 
 #endif
 
-// ---- tessera/ops/random/random_draw.hpp
+// ---- tessera/ops/source/extent_rows.hpp
 
-#ifndef TESSERA_OPS_RANDOM_RANDOM_DRAW_HPP
-#define TESSERA_OPS_RANDOM_RANDOM_DRAW_HPP
-
-namespace tessera {
-
-/// Which distribution a random node draws from.
-enum class Distribution : std::int8_t { uniform, normal };
-
-/// Attributes of a random node: uniform in [0, 1) or standard normal. The counter of an element is its global row-major
-/// index, so values don't depend on the sharding. Operand 0 gives the shape; operand 1 is the key. The generator's key
-/// is fold_in(key, stream). An f64, always a host scalar, is an integer of which each layer of a repeat has its own
-/// key: there it is fold_in(fold_in(key, stream), layer + 1); inside several, each folds in its layer, the outermost
-/// first. An i64 can also be a tensor, and is the same key in all layers.
-struct RandomDraw {
-  Distribution distribution = Distribution::uniform;
-  std::uint32_t stream = 0;
-
-  static constexpr RandomDraw of(const Node& node) {
-    return {static_cast<Distribution>(node.labels[0]), static_cast<std::uint32_t>(node.value)};
-  }
-  constexpr Labels pack() const {
-    Labels labels{};
-    labels[0] = static_cast<std::int8_t>(distribution);
-    return labels;
-  }
-};
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/source_rows.hpp
-
-#ifndef TESSERA_OPS_SOURCE_ROWS_HPP
-#define TESSERA_OPS_SOURCE_ROWS_HPP
+#ifndef TESSERA_OPS_SOURCE_EXTENT_ROWS_HPP
+#define TESSERA_OPS_SOURCE_EXTENT_ROWS_HPP
 
 TESSERA_PLANNING_BEGIN
 
@@ -11223,84 +11265,11 @@ constexpr void require_layer(Value x, int dim, std::int64_t layer) {
   made.labels[3] = static_cast<std::int8_t>(ExtentsOf::layers);
   x.make(made, {x.id});
 }
-constexpr Value arange(Value count, DType type) {
-  return count.make({.op = Op::arange, .dtype = type, .rank = 1}, {count.id});
-}
-constexpr Value iota(Value like, int dim, DType type) {
-  // Broadcast within a fused kernel, it would count along the dim of the kernel.
-  if (like.is_singleton(dim)) return broadcast(like.number(0, type), like);
-  like = shape_source(like).at(like.source);
-  return like.make({.op = Op::iota,
-                    .dtype = type,
-                    .rank = like.node().rank,
-                    .singletons = like.node().singletons,
-                    .labels = pack_dim(dim)},
-                   {like.id});
-}
+
 }  // namespace tessera::build
 
 namespace tessera::ops {
 
-/// Whether some node reads the elements of a node, and not only its shape.
-constexpr bool reads_elements(const ShapeContext& c) {
-  for (int i = 0; i < c.graph.output_count; ++i)
-    if (c.graph.outputs[i] == c.id) return true;
-  for (int id = c.id + 1; id < c.graph.size; ++id)
-    for (int i = 0; i < c.graph[id].arity; ++i)
-      if (c.graph.operand(id, i) == c.id && !has_operand(row_of(c.graph[id]).shape_only, i)) return true;
-  return false;
-}
-/// check_countable for positions, of which it does not matter that they wrap around if they only give a shape.
-constexpr void check_positions(const ShapeContext& c, std::int64_t extent) {
-  if (c.node().dtype == DType::i32 && extent > 0x7fffffff && reads_elements(c)) check_countable(c, extent);
-}
-
-constexpr Shape argument_shape(const ShapeContext& c) { return c.arguments[c.node().index()]; }
-constexpr Shape scalar_shape(const ShapeContext&) { return {}; }
-constexpr Shape like_shape(const ShapeContext& c) { return c.operand(0); }
-constexpr Shape alike_shape(const ShapeContext& c) {
-  if (!(c.operand(0) == c.operand(1))) fail_shapes(c, "shapes differ", "shard_as");
-  return c.operand(0);
-}
-constexpr void no_factors(const GraphView& graph, int id, FactorRule& rule) {
-  rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
-}
-constexpr void like_sharding(const GraphView& graph, int id, FactorRule& rule) {
-  rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
-  for (int d = 0; d < graph[id].rank; ++d)
-    if (!graph[id].is_singleton(d)) {
-      rule.result.dims[d].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
-      rule.operands[0].dims[d] = rule.result.dims[d];
-    }
-}
-
-constexpr HostNumber number_of_argument(const HostContext& c) {
-  return c.arguments != nullptr ? c.arguments[c.node().index()] : HostNumber();
-}
-[[noreturn]] inline void fail_named_axis(std::string_view rule, const Name& axis, const Node& node, const Mesh& mesh) {
-  fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is not an axis of ", mesh.text(), node.source);
-}
-[[noreturn]] inline void fail_axis_of_wrapper(const Name& axis, const Node& node, const Mesh& mesh) {
-  fail(errc::mesh_axis, "[wrapper] axis: the parameters of a wrapped model are gathered over the axis '", axis.view(),
-       "', but ", mesh.text(), " has no axis '", axis.view(), "'", node.source);
-}
-constexpr HostNumber size_of_axis(const HostContext& c) {
-  if (c.mesh == nullptr) return c.numbers[c.id];
-  const Name axis = axis_of(c.node());
-  if (!c.mesh->has_axis(axis.view())) fail_named_axis("unknown axis", axis, c.node(), *c.mesh);
-  return c.mesh->axis_size(c.mesh->axis_index(axis.view()));
-}
-
-constexpr BrokenRule check_argument(const NodeCheck& c) {
-  return c.node().index() < 0 || (c.graph_index == 0 && c.node().index() >= c.program.argument_count)
-             ? "the index of an argument is that of an argument of the program"
-             : BrokenRule{};
-}
-constexpr BrokenRule check_number(const NodeCheck& c) { return c.node().rank == 0 ? BrokenRule{} : "the rank is 0"; }
-constexpr BrokenRule check_size(const NodeCheck& c) {
-  if (c.node().rank != 0) return "the rank is 0";
-  return c.node().dtype == DType::i64 ? BrokenRule{} : "the element type of a size is i64";
-}
 constexpr BrokenRule check_extent(const NodeCheck& c) {
   if (const BrokenRule broken = check_size(c); !broken.empty()) return broken;
   const Node& node = c.node();
@@ -11398,82 +11367,6 @@ constexpr HostNumber number_of_extent(const HostContext& c) {
   if (node.arity == 1 && is(build::ExtentsOf::cells) && static_cast<double>(extent(0, 0)) != node.value) fail_cells(c);
   return node.arity == 2 ? 0 : extent(0, 0);
 }
-constexpr BrokenRule check_arange(const NodeCheck& c) {
-  if (!c.has_dim()) return "the dim is a dim of the node";
-  return c.is_size(0) && c.node().rank == 1 && c.node().singletons == 0
-             ? BrokenRule{}
-             : "the operand is the extent of the result, a vector";
-}
-constexpr BrokenRule check_iota(const NodeCheck& c) {
-  if (!c.has_dim()) return "the dim is a dim of the node";
-  return same_static_shape(c.node(), c.x(0)) ? BrokenRule{} : "the result has the shape of the operand";
-}
-constexpr BrokenRule check_like_operand(const NodeCheck& c) {
-  return same_type(c.node(), c.x(0)) ? BrokenRule{} : "the result has the type of the operand";
-}
-constexpr BrokenRule check_random(const NodeCheck& c) {
-  if (c.x(1).rank != 0 || (c.x(1).dtype != DType::f64 && c.x(1).dtype != DType::i64))
-    return "the key is an f64 or an i64 of rank 0";
-  return same_static_shape(c.node(), c.x(0)) ? BrokenRule{} : "the result has the shape of the operand";
-}
-constexpr BrokenRule check_constraint(const NodeCheck& c) {
-  return c.node().index() >= 0 ? check_like_operand(c) : "a constraint has a spec";
-}
-constexpr BrokenRule check_alike(const NodeCheck& c) {
-  return same_static_shape(c.node(), c.x(1)) ? check_like_operand(c) : "operands have equal static shapes";
-}
-
-inline std::string index_text(const ProgramView&, const GraphView& graph, int id) {
-  return std::to_string(graph[id].index()) + (is_in_layers(graph[id]) ? ", stacked" : "");
-}
-
-struct ArgumentOp {
-  static constexpr OpRow row{
-      .name = "argument", .kind = OpKind::source, .shape = argument_shape, .sharding = no_factors, .flops = 0};
-  static constexpr CheckRule check = check_argument;
-  static constexpr AttributeText attributes = index_text;
-};
-
-struct DimOp {
-  static constexpr OpRow row{.name = "dim",
-                             .kind = OpKind::source,
-                             .shape = scalar_shape,
-                             .sharding = no_factors,
-                             .host = number_of_argument,
-                             .host_source = HostSource::planned,
-                             .flops = 0,
-                             .recomputed = true};
-  static constexpr CheckRule check = check_size;
-  static constexpr AttributeText attributes = index_text;
-};
-
-struct ScalarOp {
-  static constexpr OpRow row{.name = "scalar",
-                             .kind = OpKind::source,
-                             .shape = scalar_shape,
-                             .sharding = no_factors,
-                             .host = number_of_argument,
-                             .host_source = HostSource::run,
-                             .flops = 0,
-                             .recomputed = true};
-  static constexpr CheckRule check = check_number;
-  static constexpr AttributeText attributes = index_text;
-};
-
-struct ConstantOp {
-  static constexpr OpRow row{.name = "constant",
-                             .kind = OpKind::source,
-                             .shape = scalar_shape,
-                             .sharding = no_factors,
-                             .host = [](const HostContext& c) { return number_of(c.node()); },
-                             .host_source = HostSource::planned,
-                             .flops = 0,
-                             .recomputed = true};
-  static constexpr CheckRule check = check_number;
-  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    return tessera::detail::number_text(graph[id]);
-  };
-};
 
 // Of two operands it only checks their extents, see build::same_extents.
 struct ExtentOp {
@@ -11497,185 +11390,7 @@ struct ExtentOp {
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
-struct AxisSizeOp {
-  static constexpr OpRow row{.name = "axis_size",
-                             .kind = OpKind::source,
-                             .shape = scalar_shape,
-                             .sharding = no_factors,
-                             .host = size_of_axis,
-                             .host_source = HostSource::planned,
-                             .flops = 0,
-                             .recomputed = true};
-  static constexpr CheckRule check = check_size;
-  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    return std::string(axis_of(graph[id]).view());
-  };
-};
-
-struct ArangeOp {
-  static constexpr OpRow row{.name = "arange",
-                             .kind = OpKind::index,
-                             .arity = 1,
-                             .shape =
-                                 [](const ShapeContext& c) {
-                                   const std::int64_t count = c.number(0);
-                                   if (count < 0 && maker_of(c.node()) == MadeBy::fori_loop)
-                                     fail(errc::shape_mismatch, "[fori_loop] steps: `to` is less than `from`, by ",
-                                          -count, c.node().source);
-                                   if (count < 0)
-                                     fail_shapes(c, concat_text("negative size ", count), name_of(maker_of(c.node())));
-                                   check_positions(c, c.number(0));
-                                   return Shape{c.number(0)};
-                                 },
-                             .sharding =
-                                 [](const GraphView&, int, FactorRule& rule) {
-                                   rule.operands.resize(1);
-                                   rule.result.dims[0].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
-                                 },
-                             .flops = 0,
-                             .shape_only = 1,
-                             .recomputed = true};
-  static constexpr CheckRule check = check_arange;
-  static constexpr AttributeText attributes = tessera::detail::dim_text;
-};
-
-struct IotaOp {
-  static constexpr OpRow row{.name = "iota",
-                             .kind = OpKind::index,
-                             .arity = 1,
-                             .shape =
-                                 [](const ShapeContext& c) {
-                                   check_positions(c, c.operand(0)[static_cast<std::size_t>(dim_of(c.node()))]);
-                                   return c.operand(0);
-                                 },
-                             .sharding = like_sharding,
-                             .flops = 0,
-                             .shape_only = 1,
-                             .recomputed = true};
-  static constexpr BatchRule batch = batch_along_dim;
-  static constexpr CheckRule check = check_iota;
-  static constexpr AttributeText attributes = tessera::detail::dim_text;
-};
-
-// Operands: a tensor of which only the shape is used, and the key.
-struct RandomOp {
-  static constexpr OpRow row{.name = "random",
-                             .unit = UnitKind::random,
-                             .arity = 2,
-                             .shape = like_shape,
-                             .sharding = like_sharding,
-                             .flops = 20,
-                             .shape_only = 1};
-  /// A number as key gives each example its own draws. A tensor gives all examples that have it the same draws.
-  static constexpr BatchRule batch = [](const Batch& b) -> Batched {
-    if (b.differs(1)) return {};
-    if (b.one(1).dtype == DType::f64) return b.make(b.batched(), {b.full(0).id, b.x(1).id});
-    const Batched made = b.make(b.node(), {b.shape_of_one(0).id, b.x(1).id});
-    return {made.id, -1};
-  };
-  static constexpr CheckRule check = check_random;
-  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    const RandomDraw draw = RandomDraw::of(graph[id]);
-    return (draw.distribution == Distribution::uniform ? "uniform, stream " : "normal, stream ") +
-           std::to_string(draw.stream);
-  };
-};
-
-struct ConstraintOp {
-  static constexpr OpRow row{.name = "constraint",
-                             .unit = UnitKind::constraint,
-                             .arity = 1,
-                             .linear = Linearity::first,
-                             .shape = like_shape,
-                             .sharding = like_sharding,
-                             .flops = 0,
-                             .constrains = true,
-                             .recomputed = true};
-  /// A number is on the host, and has no sharding.
-  static constexpr int simplify(Graph& made, const Node&, const std::int32_t* operands) {
-    return is_host_number(made, operands[0]) ? operands[0] : -1;
-  }
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    Node made = r.node();
-    const Constraint own = Constraint::of(made);
-    if (own.cotangent == CotangentSharding::free || is_host_number(r.g())) return r.add(0, r.g());
-    if (own.cotangent == CotangentSharding::stored) {
-      if (!r.g().node().is_projection()) return r.add(0, r.g());
-      Constraint{own.spec, CotangentSharding::free, 0, own.about, true, own.of_parameter}.write(made);
-      const Value sum = r.y().make(made, {r.full_g().id});
-      Node alike{.op = Op::alike, .dtype = made.dtype, .rank = made.rank, .singletons = made.singletons};
-      Alike{.exactly = true}.write(alike);
-      return r.add(0, sum.make(alike, {sum.id, r.operand(0).id}));
-    }
-    if (own.cotangent == CotangentSharding::own_spec)  // the cotangent's own cotangent has the spec of the value
-      Constraint{own.cotangent_spec, own.cotangent, static_cast<std::int8_t>(own.spec), own.about}.write(made);
-    r.add(0, r.y().make(made, {r.full_g().id}));
-  };
-  /// The spec is for one example: the dim of examples may be split over the axes that it does not name.
-  static constexpr BatchRule batch = [](const Batch& b) -> Batched {
-    Constraint own = Constraint::of(b.node());
-    Module& module = b.module();
-    const auto behind_examples = [&](int spec) {
-      PartitionSpec whole = module.specs[static_cast<std::size_t>(spec)];
-      whole.entries.insert(0, SpecEntry(none));
-      return module.add_spec(whole);
-    };
-    if (own.about < 0) {
-      bool names_axes = false;
-      for (const SpecEntry& entry : module.specs[static_cast<std::size_t>(own.spec)].entries)
-        names_axes = names_axes || !entry.axes.empty();
-      if (!names_axes) return Batch::all(b.full(0));
-      if (own.spec > 126) return {};
-      own.about = static_cast<std::int8_t>(own.spec);
-    }
-    own.spec = behind_examples(own.spec);
-    if (own.cotangent == CotangentSharding::own_spec)
-      own.cotangent_spec = static_cast<std::int8_t>(behind_examples(own.cotangent_spec));
-    Node made = b.batched();
-    own.write(made);
-    return b.make(made, batched_operands(b, 1));
-  };
-  static constexpr CheckRule check = check_constraint;
-  static constexpr AttributeText attributes = [](const ProgramView& program, const GraphView& graph, int id) {
-    return program.specs[graph[id].index()].text();
-  };
-};
-
-// The first operand with the sharding of the second, whose elements are not read.
-struct AlikeOp {
-  static constexpr OpRow row{.name = "alike",
-                             .unit = UnitKind::constraint,
-                             .arity = 2,
-                             .linear = Linearity::first,
-                             .shape = alike_shape,
-                             .sharding =
-                                 [](const GraphView& graph, int id, FactorRule& rule) {
-                                   like_sharding(graph, id, rule);
-                                   rule.operands[1] = rule.operands[0];
-                                   rule.operands[0] = {};  // operand 0 is resharded to the sharding of the result
-                                 },
-                             .flops = 0,
-                             .shape_only = 2,
-                             .sharded_as = 1,
-                             .recomputed = true};
-  /// Numbers are on the host, and have no sharding.
-  static constexpr int simplify(Graph& made, const Node&, const std::int32_t* operands) {
-    return is_host_number(made, operands[0]) || is_host_number(made, operands[1]) ? operands[0] : -1;
-  }
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    const Alike own = Alike::of(r.node());
-    if (!own.of_experts || is_host_number(r.g())) return r.add(0, r.g());
-    Node made = r.node();
-    Alike{.of_experts = true}.write(made);
-    const Value g = r.full_g();
-    r.add(0, r.y().make(made, {g.id, g.id}));
-  };
-  static constexpr BatchRule batch = [](const Batch& b) { return b.make(b.batched(), batched_operands(b, 3)); };
-  static constexpr CheckRule check = check_alike;
-};
-
-using SourceOperations = OperationList<ArgumentOp, DimOp, ScalarOp, ConstantOp, ExtentOp, AxisSizeOp, ArangeOp, IotaOp,
-                                       RandomOp, ConstraintOp, AlikeOp>;
+using ExtentOperations = OperationList<ExtentOp>;
 
 }  // namespace tessera::ops
 
@@ -12746,6 +12461,112 @@ constexpr Value sum_to(Value x, Value like) {
 
 #endif
 
+// ---- tessera/ops/source/position_rows.hpp
+
+#ifndef TESSERA_OPS_SOURCE_POSITION_ROWS_HPP
+#define TESSERA_OPS_SOURCE_POSITION_ROWS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::build {
+
+constexpr Value arange(Value count, DType type) {
+  return count.make({.op = Op::arange, .dtype = type, .rank = 1}, {count.id});
+}
+constexpr Value iota(Value like, int dim, DType type) {
+  // Broadcast within a fused kernel, it would count along the dim of the kernel.
+  if (like.is_singleton(dim)) return broadcast(like.number(0, type), like);
+  like = shape_source(like).at(like.source);
+  return like.make({.op = Op::iota,
+                    .dtype = type,
+                    .rank = like.node().rank,
+                    .singletons = like.node().singletons,
+                    .labels = pack_dim(dim)},
+                   {like.id});
+}
+
+}  // namespace tessera::build
+
+namespace tessera::ops {
+
+/// Whether some node reads the elements of a node, and not only its shape.
+constexpr bool reads_elements(const ShapeContext& c) {
+  for (int i = 0; i < c.graph.output_count; ++i)
+    if (c.graph.outputs[i] == c.id) return true;
+  for (int id = c.id + 1; id < c.graph.size; ++id)
+    for (int i = 0; i < c.graph[id].arity; ++i)
+      if (c.graph.operand(id, i) == c.id && !has_operand(row_of(c.graph[id]).shape_only, i)) return true;
+  return false;
+}
+/// check_countable for positions, of which it does not matter that they wrap around if they only give a shape.
+constexpr void check_positions(const ShapeContext& c, std::int64_t extent) {
+  if (c.node().dtype == DType::i32 && extent > 0x7fffffff && reads_elements(c)) check_countable(c, extent);
+}
+
+constexpr BrokenRule check_arange(const NodeCheck& c) {
+  if (!c.has_dim()) return "the dim is a dim of the node";
+  return c.is_size(0) && c.node().rank == 1 && c.node().singletons == 0
+             ? BrokenRule{}
+             : "the operand is the extent of the result, a vector";
+}
+constexpr BrokenRule check_iota(const NodeCheck& c) {
+  if (!c.has_dim()) return "the dim is a dim of the node";
+  return same_static_shape(c.node(), c.x(0)) ? BrokenRule{} : "the result has the shape of the operand";
+}
+
+struct ArangeOp {
+  static constexpr OpRow row{.name = "arange",
+                             .kind = OpKind::index,
+                             .arity = 1,
+                             .shape =
+                                 [](const ShapeContext& c) {
+                                   const std::int64_t count = c.number(0);
+                                   if (count < 0 && maker_of(c.node()) == MadeBy::fori_loop)
+                                     fail(errc::shape_mismatch, "[fori_loop] steps: `to` is less than `from`, by ",
+                                          -count, c.node().source);
+                                   if (count < 0)
+                                     fail_shapes(c, concat_text("negative size ", count), name_of(maker_of(c.node())));
+                                   check_positions(c, c.number(0));
+                                   return Shape{c.number(0)};
+                                 },
+                             .sharding =
+                                 [](const GraphView&, int, FactorRule& rule) {
+                                   rule.operands.resize(1);
+                                   rule.result.dims[0].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
+                                 },
+                             .flops = 0,
+                             .shape_only = 1,
+                             .recomputed = true};
+  static constexpr CheckRule check = check_arange;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+struct IotaOp {
+  static constexpr OpRow row{.name = "iota",
+                             .kind = OpKind::index,
+                             .arity = 1,
+                             .shape =
+                                 [](const ShapeContext& c) {
+                                   check_positions(c, c.operand(0)[static_cast<std::size_t>(dim_of(c.node()))]);
+                                   return c.operand(0);
+                                 },
+                             .sharding = like_sharding,
+                             .flops = 0,
+                             .shape_only = 1,
+                             .recomputed = true};
+  static constexpr BatchRule batch = batch_along_dim;
+  static constexpr CheckRule check = check_iota;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+using PositionOperations = OperationList<ArangeOp, IotaOp>;
+
+}  // namespace tessera::ops
+
+TESSERA_PLANNING_END
+
+#endif
+
 // ---- tessera/ops/attention/attention_rows.hpp
 
 #ifndef TESSERA_OPS_ATTENTION_ATTENTION_ROWS_HPP
@@ -13135,6 +12956,127 @@ struct AttentionGradOp {
 };
 
 using AttentionOperations = OperationList<AttentionLseOp, AttentionOp, AttentionGradOp>;
+
+}  // namespace tessera::ops
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/ops/constraint_rows.hpp
+
+#ifndef TESSERA_OPS_CONSTRAINT_ROWS_HPP
+#define TESSERA_OPS_CONSTRAINT_ROWS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::ops {
+
+constexpr Shape alike_shape(const ShapeContext& c) {
+  if (!(c.operand(0) == c.operand(1))) fail_shapes(c, "shapes differ", "shard_as");
+  return c.operand(0);
+}
+constexpr BrokenRule check_constraint(const NodeCheck& c) {
+  return c.node().index() >= 0 ? check_like_operand(c) : "a constraint has a spec";
+}
+constexpr BrokenRule check_alike(const NodeCheck& c) {
+  return same_static_shape(c.node(), c.x(1)) ? check_like_operand(c) : "operands have equal static shapes";
+}
+
+struct ConstraintOp {
+  static constexpr OpRow row{.name = "constraint",
+                             .unit = UnitKind::constraint,
+                             .arity = 1,
+                             .linear = Linearity::first,
+                             .shape = like_shape,
+                             .sharding = like_sharding,
+                             .flops = 0,
+                             .constrains = true,
+                             .recomputed = true};
+  /// A number is on the host, and has no sharding.
+  static constexpr int simplify(Graph& made, const Node&, const std::int32_t* operands) {
+    return is_host_number(made, operands[0]) ? operands[0] : -1;
+  }
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    Node made = r.node();
+    const Constraint own = Constraint::of(made);
+    if (own.cotangent == CotangentSharding::free || is_host_number(r.g())) return r.add(0, r.g());
+    if (own.cotangent == CotangentSharding::stored) {
+      if (!r.g().node().is_projection()) return r.add(0, r.g());
+      Constraint{own.spec, CotangentSharding::free, 0, own.about, true, own.of_parameter}.write(made);
+      const Value sum = r.y().make(made, {r.full_g().id});
+      Node alike{.op = Op::alike, .dtype = made.dtype, .rank = made.rank, .singletons = made.singletons};
+      Alike{.exactly = true}.write(alike);
+      return r.add(0, sum.make(alike, {sum.id, r.operand(0).id}));
+    }
+    if (own.cotangent == CotangentSharding::own_spec)  // the cotangent's own cotangent has the spec of the value
+      Constraint{own.cotangent_spec, own.cotangent, static_cast<std::int8_t>(own.spec), own.about}.write(made);
+    r.add(0, r.y().make(made, {r.full_g().id}));
+  };
+  /// The spec is for one example: the dim of examples may be split over the axes that it does not name.
+  static constexpr BatchRule batch = [](const Batch& b) -> Batched {
+    Constraint own = Constraint::of(b.node());
+    Module& module = b.module();
+    const auto behind_examples = [&](int spec) {
+      PartitionSpec whole = module.specs[static_cast<std::size_t>(spec)];
+      whole.entries.insert(0, SpecEntry(none));
+      return module.add_spec(whole);
+    };
+    if (own.about < 0) {
+      bool names_axes = false;
+      for (const SpecEntry& entry : module.specs[static_cast<std::size_t>(own.spec)].entries)
+        names_axes = names_axes || !entry.axes.empty();
+      if (!names_axes) return Batch::all(b.full(0));
+      if (own.spec > 126) return {};
+      own.about = static_cast<std::int8_t>(own.spec);
+    }
+    own.spec = behind_examples(own.spec);
+    if (own.cotangent == CotangentSharding::own_spec)
+      own.cotangent_spec = static_cast<std::int8_t>(behind_examples(own.cotangent_spec));
+    Node made = b.batched();
+    own.write(made);
+    return b.make(made, batched_operands(b, 1));
+  };
+  static constexpr CheckRule check = check_constraint;
+  static constexpr AttributeText attributes = [](const ProgramView& program, const GraphView& graph, int id) {
+    return program.specs[graph[id].index()].text();
+  };
+};
+
+// The first operand with the sharding of the second, whose elements are not read.
+struct AlikeOp {
+  static constexpr OpRow row{.name = "alike",
+                             .unit = UnitKind::constraint,
+                             .arity = 2,
+                             .linear = Linearity::first,
+                             .shape = alike_shape,
+                             .sharding =
+                                 [](const GraphView& graph, int id, FactorRule& rule) {
+                                   like_sharding(graph, id, rule);
+                                   rule.operands[1] = rule.operands[0];
+                                   rule.operands[0] = {};  // operand 0 is resharded to the sharding of the result
+                                 },
+                             .flops = 0,
+                             .shape_only = 2,
+                             .sharded_as = 1,
+                             .recomputed = true};
+  /// Numbers are on the host, and have no sharding.
+  static constexpr int simplify(Graph& made, const Node&, const std::int32_t* operands) {
+    return is_host_number(made, operands[0]) || is_host_number(made, operands[1]) ? operands[0] : -1;
+  }
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Alike own = Alike::of(r.node());
+    if (!own.of_experts || is_host_number(r.g())) return r.add(0, r.g());
+    Node made = r.node();
+    Alike{.of_experts = true}.write(made);
+    const Value g = r.full_g();
+    r.add(0, r.y().make(made, {g.id, g.id}));
+  };
+  static constexpr BatchRule batch = [](const Batch& b) { return b.make(b.batched(), batched_operands(b, 3)); };
+  static constexpr CheckRule check = check_alike;
+};
+
+using ConstraintOperations = OperationList<ConstraintOp, AlikeOp>;
 
 }  // namespace tessera::ops
 
@@ -14502,7 +14444,7 @@ struct CallExtents {
   }
   static constexpr bool is_letter(char label) { return label >= 'a'; }
   constexpr std::int64_t operator[](char label) const { return is_letter(label) ? of[label - 'a'] : label - '0'; }
-  /// Gives a label an extent; returns false if it has another one.
+  /// Gives a label an extent; returns false if it has another extent.
   constexpr bool bind(char label, std::int64_t extent) {
     if (is_letter(label) && of[label - 'a'] < 0) of[label - 'a'] = extent;
     return (*this)[label] == extent;
@@ -15681,6 +15623,86 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/ops/random/random_draw.hpp
+
+#ifndef TESSERA_OPS_RANDOM_RANDOM_DRAW_HPP
+#define TESSERA_OPS_RANDOM_RANDOM_DRAW_HPP
+
+namespace tessera {
+
+/// Which distribution a random node draws from.
+enum class Distribution : std::int8_t { uniform, normal };
+
+/// Attributes of a random node: uniform in [0, 1) or standard normal. The counter of an element is its global row-major
+/// index, so values don't depend on the sharding. Operand 0 gives the shape; operand 1 is the key. The generator's key
+/// is fold_in(key, stream). An f64, always a host scalar, is an integer of which each layer of a repeat has its own
+/// key: there it is fold_in(fold_in(key, stream), layer + 1); inside several, each folds in its layer, the outermost
+/// first. An i64 can also be a tensor, and is the same key in all layers.
+struct RandomDraw {
+  Distribution distribution = Distribution::uniform;
+  std::uint32_t stream = 0;
+
+  static constexpr RandomDraw of(const Node& node) {
+    return {static_cast<Distribution>(node.labels[0]), static_cast<std::uint32_t>(node.value)};
+  }
+  constexpr Labels pack() const {
+    Labels labels{};
+    labels[0] = static_cast<std::int8_t>(distribution);
+    return labels;
+  }
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/random/random_rows.hpp
+
+#ifndef TESSERA_OPS_RANDOM_RANDOM_ROWS_HPP
+#define TESSERA_OPS_RANDOM_RANDOM_ROWS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::ops {
+
+constexpr BrokenRule check_random(const NodeCheck& c) {
+  if (c.x(1).rank != 0 || (c.x(1).dtype != DType::f64 && c.x(1).dtype != DType::i64))
+    return "the key is an f64 or an i64 of rank 0";
+  return same_static_shape(c.node(), c.x(0)) ? BrokenRule{} : "the result has the shape of the operand";
+}
+
+// Operands: a tensor of which only the shape is used, and the key.
+struct RandomOp {
+  static constexpr OpRow row{.name = "random",
+                             .unit = UnitKind::random,
+                             .arity = 2,
+                             .shape = like_shape,
+                             .sharding = like_sharding,
+                             .flops = 20,
+                             .shape_only = 1};
+  /// A number as key gives each example its own draws. A tensor gives all examples that have it the same draws.
+  static constexpr BatchRule batch = [](const Batch& b) -> Batched {
+    if (b.differs(1)) return {};
+    if (b.one(1).dtype == DType::f64) return b.make(b.batched(), {b.full(0).id, b.x(1).id});
+    const Batched made = b.make(b.node(), {b.shape_of_one(0).id, b.x(1).id});
+    return {made.id, -1};
+  };
+  static constexpr CheckRule check = check_random;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    const RandomDraw draw = RandomDraw::of(graph[id]);
+    return (draw.distribution == Distribution::uniform ? "uniform, stream " : "normal, stream ") +
+           std::to_string(draw.stream);
+  };
+};
+
+using RandomOperations = OperationList<RandomOp>;
+
+}  // namespace tessera::ops
+
+TESSERA_PLANNING_END
+
+#endif
+
 // ---- tessera/ops/reduction/reduction_rows.hpp
 
 #ifndef TESSERA_OPS_REDUCTION_REDUCTION_ROWS_HPP
@@ -15838,6 +15860,116 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/ops/source/argument_rows.hpp
+
+#ifndef TESSERA_OPS_SOURCE_ARGUMENT_ROWS_HPP
+#define TESSERA_OPS_SOURCE_ARGUMENT_ROWS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+// What a program is given: its arguments, Dims, Scalars and constants, and the sizes of mesh axes.
+
+namespace tessera::ops {
+
+constexpr Shape argument_shape(const ShapeContext& c) { return c.arguments[c.node().index()]; }
+constexpr HostNumber number_of_argument(const HostContext& c) {
+  return c.arguments != nullptr ? c.arguments[c.node().index()] : HostNumber();
+}
+[[noreturn]] inline void fail_named_axis(std::string_view rule, const Name& axis, const Node& node, const Mesh& mesh) {
+  fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is not an axis of ", mesh.text(), node.source);
+}
+[[noreturn]] inline void fail_axis_of_wrapper(const Name& axis, const Node& node, const Mesh& mesh) {
+  fail(errc::mesh_axis, "[wrapper] axis: the parameters of a wrapped model are gathered over the axis '", axis.view(),
+       "', but ", mesh.text(), " has no axis '", axis.view(), "'", node.source);
+}
+constexpr HostNumber size_of_axis(const HostContext& c) {
+  if (c.mesh == nullptr) return c.numbers[c.id];
+  const Name axis = axis_of(c.node());
+  if (!c.mesh->has_axis(axis.view())) fail_named_axis("unknown axis", axis, c.node(), *c.mesh);
+  return c.mesh->axis_size(c.mesh->axis_index(axis.view()));
+}
+
+constexpr BrokenRule check_argument(const NodeCheck& c) {
+  return c.node().index() < 0 || (c.graph_index == 0 && c.node().index() >= c.program.argument_count)
+             ? "the index of an argument is that of an argument of the program"
+             : BrokenRule{};
+}
+
+inline std::string index_text(const ProgramView&, const GraphView& graph, int id) {
+  return std::to_string(graph[id].index()) + (is_in_layers(graph[id]) ? ", stacked" : "");
+}
+
+struct ArgumentOp {
+  static constexpr OpRow row{
+      .name = "argument", .kind = OpKind::source, .shape = argument_shape, .sharding = no_factors, .flops = 0};
+  static constexpr CheckRule check = check_argument;
+  static constexpr AttributeText attributes = index_text;
+};
+
+struct DimOp {
+  static constexpr OpRow row{.name = "dim",
+                             .kind = OpKind::source,
+                             .shape = scalar_shape,
+                             .sharding = no_factors,
+                             .host = number_of_argument,
+                             .host_source = HostSource::planned,
+                             .flops = 0,
+                             .recomputed = true};
+  static constexpr CheckRule check = check_size;
+  static constexpr AttributeText attributes = index_text;
+};
+
+struct ScalarOp {
+  static constexpr OpRow row{.name = "scalar",
+                             .kind = OpKind::source,
+                             .shape = scalar_shape,
+                             .sharding = no_factors,
+                             .host = number_of_argument,
+                             .host_source = HostSource::run,
+                             .flops = 0,
+                             .recomputed = true};
+  static constexpr CheckRule check = check_number;
+  static constexpr AttributeText attributes = index_text;
+};
+
+struct ConstantOp {
+  static constexpr OpRow row{.name = "constant",
+                             .kind = OpKind::source,
+                             .shape = scalar_shape,
+                             .sharding = no_factors,
+                             .host = [](const HostContext& c) { return number_of(c.node()); },
+                             .host_source = HostSource::planned,
+                             .flops = 0,
+                             .recomputed = true};
+  static constexpr CheckRule check = check_number;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return tessera::detail::number_text(graph[id]);
+  };
+};
+
+struct AxisSizeOp {
+  static constexpr OpRow row{.name = "axis_size",
+                             .kind = OpKind::source,
+                             .shape = scalar_shape,
+                             .sharding = no_factors,
+                             .host = size_of_axis,
+                             .host_source = HostSource::planned,
+                             .flops = 0,
+                             .recomputed = true};
+  static constexpr CheckRule check = check_size;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return std::string(axis_of(graph[id]).view());
+  };
+};
+
+using ArgumentOperations = OperationList<ArgumentOp, DimOp, ScalarOp, ConstantOp, AxisSizeOp>;
+
+}  // namespace tessera::ops
+
+TESSERA_PLANNING_END
+
+#endif
+
 // ---- tessera/ops/vmap/example_rows.hpp
 
 #ifndef TESSERA_OPS_VMAP_EXAMPLE_ROWS_HPP
@@ -15976,7 +16108,8 @@ namespace tessera {
 namespace ops {
 
 /// All operations of the library.
-using Operations = JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
+using Operations = JoinedLists<ArgumentOperations, ExtentOperations, PositionOperations, RandomOperations,
+                               ConstraintOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
                                DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations,
                                SortOperations, ScatterOperations, AttentionOperations, ControlOperations,
                                GradientOperations, NextafterOperations, GcdOperations, IncompleteGammaOperations,
@@ -17143,7 +17276,7 @@ constexpr Value split_over(const Value& value, std::string_view axis, int dim, i
 
 /// Inside a traced function: x with the sharding of the spec, for its readers and for its cotangent. The elements don't
 /// change. Errors: spec_rank when the spec has more entries than x has dims; spec_axis, when the program is planned,
-/// for axes that the mesh lacks. Communication: the reshard of x to that sharding, if x has another one.
+/// for axes that the mesh lacks. Communication: the reshard of x to that sharding, if x has another sharding.
 template <TensorArgument X>
 constexpr auto with_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
   return detail::constrain(x, spec, CotangentSharding::alike, nullptr, Source::from(at));
@@ -17213,7 +17346,8 @@ template <int Dim, int Rank> constexpr int checked_dim() {
 template <class Dim, class X> constexpr X refuse_dim_argument(const X& x) {
   static_assert(std::is_void_v<Dim>,
                 "tessera: dims are template arguments: ts::cumsum<0>(x) for ts::cumsum(x, 0), ts::concat<0>(x, y) for "
-                "ts::concat(x, y, 0), ts::gather<1>(x, indices) for ts::gather(x, 1, indices)");
+                "ts::concat(x, y, 0), ts::gather<1>(x, indices) for ts::gather(x, 1, indices), ts::slice<0>(x, start, "
+                "size), ts::pad<0>(x, before, after), ts::roll<0>(x, shift), ts::tile<0>(x, count)");
   return x;
 }
 
@@ -17239,6 +17373,8 @@ concept ScalarOperands = NumberOperand<A> && NumberOperand<B> &&
                          (std::is_same_v<A, Scalar> || std::is_same_v<B, Scalar> ||
                           (std::is_same_v<A, Dim> && std::is_floating_point_v<B>) ||
                           (std::is_floating_point_v<A> && std::is_same_v<B, Dim>));
+template <class A, class B>
+concept ComparesScalars = ScalarOperands<A, B> && (std::is_same_v<A, Scalar> || std::is_same_v<B, Scalar>);
 template <class N> constexpr double real_of(const N& n) {
   if constexpr (std::is_arithmetic_v<N>)
     return static_cast<double>(n);
@@ -17251,8 +17387,9 @@ template <class Operation, class A, class B> constexpr Scalar combine_numbers(co
   const Value context = of_a.module != nullptr ? of_a : trace_of(b);
   if (context.module == nullptr) return Scalar(ops::row_v<Operation>.number(real_of(a), real_of(b), 0));
   const Value at = here(context);
-  return Scalar(build::binary(ops::op_v<Operation>, build::cast(lower(at, a), DType::f64),
-                              build::cast(lower(at, b), DType::f64)));
+  const Value made =
+      build::binary(ops::op_v<Operation>, build::cast(lower(at, a), DType::f64), build::cast(lower(at, b), DType::f64));
+  return Scalar(build::cast(made, DType::f64));
 }
 
 template <class Operation, class N> constexpr Scalar function_of_number(const N& n) {
@@ -17271,6 +17408,12 @@ template <Element To, std::same_as<Dim> N>
 constexpr Scalar cast(const N& size) {
   if (!size.traced()) return Scalar(static_cast<double>(size.value()));
   return Scalar(build::cast(here(size.placeholder()), DType::f64));
+}
+/// A Scalar as it is: it takes the element type of the tensor that it meets.
+template <Element To, std::same_as<Scalar> N>
+  requires is_floating_v<To>
+constexpr Scalar cast(const N& number) {
+  return number;
 }
 
 namespace detail {
@@ -17330,6 +17473,19 @@ constexpr Dim operator+(const Dim& x, const Dim& y) { return detail::combine<ops
 constexpr Dim operator-(const Dim& x, const Dim& y) { return detail::combine<ops::SubOp>(x, y); }
 constexpr Dim operator*(const Dim& x, const Dim& y) { return detail::combine<ops::MulOp>(x, y); }
 constexpr Dim operator/(const Dim& x, const Dim& y) { return detail::combine<ops::DivOp>(x, y); }
+constexpr Dim operator%(const Dim& x, const Dim& y) { return x - x / y * y; }
+constexpr Dim operator-(const Dim& x) { return Dim(0) - x; }
+/// The larger, the smaller of two sizes, one of which is a Dim.
+template <SizeOperand A, SizeOperand B>
+  requires(std::is_same_v<A, Dim> || std::is_same_v<B, Dim>)
+constexpr Dim maximum(const A& x, const B& y) {
+  return detail::combine<ops::MaximumOp>(x, y);
+}
+template <SizeOperand A, SizeOperand B>
+  requires(std::is_same_v<A, Dim> || std::is_same_v<B, Dim>)
+constexpr Dim minimum(const A& x, const B& y) {
+  return detail::combine<ops::MinimumOp>(x, y);
+}
 
 namespace detail {
 template <class A, class B>
@@ -17339,7 +17495,8 @@ template <class A> constexpr auto no_comparison() {
   static_assert(
       std::is_void_v<A>,
       "tessera: a ts::Dim can't be compared in a condition: a size is not known while a function is traced; "
-      "write a loop over a dim as ts::fori_loop or ts::scan, and compare x.value() outside of a traced function");
+      "write a loop over a dim as ts::fori_loop or ts::scan, and compare x.value() outside of a traced function; for "
+      "ts::cond compare ts::cast<double>(n)");
   return false;
 }
 }  // namespace detail
@@ -17390,6 +17547,42 @@ constexpr Scalar operator/(const A& a, const B& b) {
   return detail::combine_numbers<ops::DivOp>(a, b);
 }
 constexpr Scalar operator-(const Scalar& x) { return x * -1.0; }
+template <class A, class B>
+  requires detail::ScalarOperands<A, B>
+constexpr Scalar pow(const A& a, const B& b) {
+  return detail::combine_numbers<ops::PowOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ScalarOperands<A, B>
+constexpr Scalar maximum(const A& a, const B& b) {
+  return detail::combine_numbers<ops::MaximumOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ScalarOperands<A, B>
+constexpr Scalar minimum(const A& a, const B& b) {
+  return detail::combine_numbers<ops::MinimumOp>(a, b);
+}
+/// Comparisons with a Scalar give a Scalar, 1 or 0: `ts::cond(step < 100, ...)`.
+template <class A, class B>
+  requires detail::ComparesScalars<A, B>
+constexpr Scalar operator<(const A& a, const B& b) {
+  return detail::combine_numbers<ops::LessOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ComparesScalars<A, B>
+constexpr Scalar operator<=(const A& a, const B& b) {
+  return detail::combine_numbers<ops::LessEqualOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ComparesScalars<A, B>
+constexpr Scalar operator>(const A& a, const B& b) {
+  return detail::combine_numbers<ops::GreaterOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ComparesScalars<A, B>
+constexpr Scalar operator>=(const A& a, const B& b) {
+  return detail::combine_numbers<ops::GreaterEqualOp>(a, b);
+}
 /// Functions of a Scalar or a Dim, in f64: `1.0 / ts::sqrt(ts::extent<1>(x))`. As the arithmetic above.
 template <class N>
   requires(std::is_same_v<N, Scalar> || std::is_same_v<N, Dim>)
@@ -17408,12 +17601,12 @@ constexpr Scalar log(const N& n) {
 }
 
 /// Inside a traced function: the indices 0, ..., n - 1, where n is a size of the function, such as ts::extent<1>(x)
-/// (torch.arange, jnp.arange); of a number n, with any tensor of the function as second argument. Error: unsupported
-/// for a size that is no size of a traced function. No communication.
+/// (torch.arange, jnp.arange); of a number n, with any tensor of the function as second argument; i32 when no type
+/// is named. Error: unsupported for a size that is no size of a traced function. No communication.
 ///
 ///     const auto position = ts::arange<float>(ts::extent<1>(x));   // [T]
 ///     const auto eight = ts::arange<float>(8, x);                  // [8]
-template <Element T> constexpr Sym<T, 1> arange(const Dim& n, Here at = Here::current()) {
+template <Element T = std::int32_t> constexpr Sym<T, 1> arange(const Dim& n, Here at = Here::current()) {
   if (!n.traced())
     fail(errc::unsupported,
          "[arange] size: a number, or outside of a traced function; give a tensor of the function "
@@ -17421,7 +17614,7 @@ template <Element T> constexpr Sym<T, 1> arange(const Dim& n, Here at = Here::cu
          Source::from(at));
   return detail::counted_to<T>(n.placeholder().at(Source::from(at)), n);
 }
-template <Element T, SizeOperand N, TensorArgument X>
+template <Element T = std::int32_t, SizeOperand N, TensorArgument X>
 constexpr auto arange(const N& n, const X& in, Here at = Here::current()) {
   return call<detail::ArangeTag<T>>(Source::from(at), in, Dim(n));
 }
@@ -19158,7 +19351,14 @@ template <class Block> class Stack {
   using block = Block;
 
   constexpr Stack() = default;
-  explicit Stack(std::vector<Block> layers) : layers_(std::move(layers)) {}
+  explicit Stack(Growable<Block> layers) : layers_(std::move(layers)) {}
+  /// Of the layers in a std::vector or another container.
+  template <class Layers>
+    requires(!std::is_same_v<Layers, Stack>) && requires(const Layers& layers) { Block(*layers.begin()); }
+  explicit Stack(const Layers& layers) {
+    layers_.reserve(layers.size());
+    for (const Block& layer : layers) layers_.push_back(layer);
+  }
   /// Makes layer i with make(i). Errors: `structure` for n < 0.
   template <class Make> Stack(int n, Make&& make) {
     if (n < 0) fail(errc::structure, "[stack] number of layers: ", n, " is negative");
@@ -19169,8 +19369,8 @@ template <class Block> class Stack {
   constexpr int size() const { return static_cast<int>(layers_.size()); }
   constexpr Block& operator[](int i) { return layers_[static_cast<std::size_t>(i)]; }
   constexpr const Block& operator[](int i) const { return layers_[static_cast<std::size_t>(i)]; }
-  constexpr std::vector<Block>& layers() { return layers_; }
-  constexpr const std::vector<Block>& layers() const { return layers_; }
+  constexpr Growable<Block>& layers() { return layers_; }
+  constexpr const Growable<Block>& layers() const { return layers_; }
 
   /// A loop over the layers does not compile: in a traced function there is one layer, with the tensors of all.
   template <class B = Block> constexpr const B* begin() const {
@@ -19199,7 +19399,7 @@ template <class Block> class Stack {
  private:
   template <class X, class... Extra> constexpr auto called(Here at, const X& x, const Extra&... extra) const;
 
-  std::vector<Block> layers_;
+  Growable<Block> layers_;
   Dim count_{};  // a placeholder, in a trace of a block without tensors
 };
 
@@ -20222,6 +20422,7 @@ constexpr Value attention_by_products(Value context, Value q, Value k, Value v, 
 /// Attention with a bias or a mask for each pair of a query and a key.
 template <bool Causal> struct AttentionWithBiasTag {
   static constexpr const char* function = "attention";
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;  // a bias may lack a batch dim that queries have
   template <class Q, class K, class V, class Bias, class... Scale> struct result : AttentionNodes::result<Q, K, V> {
     using BiasChecks = decltype([] {
       static_assert(Bias::rank >= 2 && Bias::rank <= 4 &&
@@ -20257,6 +20458,7 @@ struct ResultWithBias<true, Causal, Q, K, V, Bias, Scale...> {
 /// Attention with dropout of its weights, after which come a bias, if it is Biased, and a scale.
 template <bool Causal, bool Biased, std::uint32_t Stream> struct DroppedAttentionTag {
   static constexpr const char* function = "attention";
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class Q, class K, class V, class Rate, class Key, class... More>
   struct result : ResultWithBias<Biased, Causal, Q, K, V, More...>::type {
     using DropChecks = typename DropoutTag<Stream>::template result<Q, Rate, Key>::Checks;
@@ -20713,19 +20915,19 @@ constexpr auto full(detail::NoExtents, const N& value, const X& in, Here at = He
   else
     return call<detail::FullTag<T, 0>>(Source::from(at), in, value);
 }
-template <Element T, std::size_t Rank, TensorArgument X>
+template <Element T = float, std::size_t Rank, TensorArgument X>
 constexpr auto zeros(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
   return full<T>(shape, 0, in, at);
 }
-template <Element T, TensorArgument X>
+template <Element T = float, TensorArgument X>
 constexpr auto zeros(detail::NoExtents shape, const X& in, Here at = Here::current()) {
   return full<T>(shape, 0, in, at);
 }
-template <Element T, std::size_t Rank, TensorArgument X>
+template <Element T = float, std::size_t Rank, TensorArgument X>
 constexpr auto ones(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
   return full<T>(shape, 1, in, at);
 }
-template <Element T, TensorArgument X>
+template <Element T = float, TensorArgument X>
 constexpr auto ones(detail::NoExtents shape, const X& in, Here at = Here::current()) {
   return full<T>(shape, 1, in, at);
 }
@@ -20737,15 +20939,19 @@ template <Element T, std::size_t Rank, NumberOperand N> constexpr auto full(cons
                 "function any tensor of it, ts::zeros<float>({4, 2}, x)");
   return T{};
 }
-template <Element T, std::size_t Rank> constexpr auto zeros(const Dim (&shape)[Rank]) { return full<T>(shape, 0); }
-template <Element T, std::size_t Rank> constexpr auto ones(const Dim (&shape)[Rank]) { return full<T>(shape, 1); }
+template <Element T = float, std::size_t Rank> constexpr auto zeros(const Dim (&shape)[Rank]) {
+  return full<T>(shape, 0);
+}
+template <Element T = float, std::size_t Rank> constexpr auto ones(const Dim (&shape)[Rank]) {
+  return full<T>(shape, 1);
+}
 
 /// The identity matrix [n, n], or 1 on the diagonal of [n, m] and 0 elsewhere: `eye<float>(n, x)`. As full.
-template <Element T, SizeOperand N, TensorArgument X>
+template <Element T = float, SizeOperand N, TensorArgument X>
 constexpr auto eye(const N& n, const X& in, Here at = Here::current()) {
   return call<detail::EyeTag<T>>(Source::from(at), in, Dim(n), Dim(n));
 }
-template <Element T, SizeOperand N, SizeOperand M, TensorArgument X>
+template <Element T = float, SizeOperand N, SizeOperand M, TensorArgument X>
 constexpr auto eye(const N& n, const M& m, const X& in, Here at = Here::current()) {
   return call<detail::EyeTag<T>>(Source::from(at), in, Dim(n), Dim(m));
 }
@@ -20787,6 +20993,23 @@ template <int Rank, int D> struct SliceTag {
   template <class A, class Start, class Size> using result = Typed<typename A::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value start, Value size) {
     return build::slice(x.at(context.source), x.shifted(D, Rank), as_size(start), as_size(size));
+  }
+};
+
+/// An index that counts from the end of a dim where it is negative.
+constexpr Value from_either_end(Value index, Value extent) {
+  if (index.node().is_constant()) return index.node().value < 0 ? index + extent : index;
+  return build::select(build::less(index, index.number(0)), index + extent, index);
+}
+
+template <int Rank, int D> struct SliceToEndTag {
+  static constexpr const char* function = "slice";
+  template <class A, class Start> using result = Typed<typename A::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value start) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value extent = build::extent(x, dim), first = from_either_end(as_size(start), extent);
+    return build::slice(x, dim, first, extent - first);
   }
 };
 
@@ -20851,6 +21074,12 @@ constexpr auto slice(const X& x, const Start& start, const Size& size, Here at =
   return call<detail::SliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start), Dim(size));
 }
 
+/// All indices from `start` on, a negative one from the end: `slice<0>(x, 2)` is x[2:], `slice<0>(x, -2)` x[-2:].
+template <int D, TensorArgument X, SizeOperand Start>
+constexpr auto slice(const X& x, const Start& start, Here at = Here::current()) {
+  return call<detail::SliceToEndTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start));
+}
+
 /// Concatenates the operands along dim D. Errors: shape_mismatch when another dim differs. Communication: as slice.
 /// With more than four operands, messages give the line that made the first operand.
 template <int D, TensorArgument A, TensorArgument B>
@@ -20900,6 +21129,18 @@ constexpr auto concat(const Tensors& tensors, Dim) {
 template <int D, TensorArgument X, SizeOperand Before, SizeOperand After>
 constexpr auto pad(const X& x, const Before& before, const After& after, Here at = Here::current()) {
   return call<detail::PadTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(before), Dim(after));
+}
+
+/// With a dim as an argument they do not compile.
+template <TensorArgument X, std::integral Dim, SizeOperand... Sizes>
+constexpr X slice(const X& x, Dim, const Sizes&...) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim, SizeOperand... Sizes> constexpr X pad(const X& x, Dim, const Sizes&...) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Size, std::size_t Sizes> constexpr X pad(const X& x, const Size (&)[Sizes]) {
+  return detail::refuse_dim_argument<Size>(x);
 }
 
 }  // namespace tessera
@@ -20995,9 +21236,33 @@ template <int D, TensorArgument X> constexpr auto flip(const X& x, Here at = Her
   return call<detail::FlipTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
 }
 
-/// With a dim as an argument it does not compile.
+/// Several dims in reverse order: `flip<0, 1>(x)`.
+template <int D, int Next, int... More, TensorArgument X> constexpr auto flip(const X& x, Here at = Here::current()) {
+  return flip<Next, More...>(flip<D>(x, at), at);
+}
+
+/// With a dim as an argument they do not compile.
 template <TensorArgument X, std::integral Dim> constexpr X flip(const X& x, Dim) {
   return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, SizeOperand Shift, std::integral... Dim>
+constexpr X roll(const X& x, const Shift&, Dim...) {
+  return detail::refuse_dim_argument<Shift>(x);
+}
+template <TensorArgument X, SizeOperand Count, std::integral... Dim>
+constexpr X tile(const X& x, const Count&, Dim...) {
+  return detail::refuse_dim_argument<Count>(x);
+}
+template <TensorArgument X, SizeOperand Count, std::integral... Dim>
+constexpr X repeat_interleave(const X& x, const Count&, Dim...) {
+  return detail::refuse_dim_argument<Count>(x);
+}
+template <TensorArgument X, std::integral Size, std::size_t Sizes, std::integral Dim, std::size_t Dims>
+constexpr X roll(const X& x, const Size (&)[Sizes], const Dim (&)[Dims]) {
+  return detail::refuse_dim_argument<Size>(x);
+}
+template <TensorArgument X, std::integral Size, std::size_t Sizes> constexpr X tile(const X& x, const Size (&)[Sizes]) {
+  return detail::refuse_dim_argument<Size>(x);
 }
 
 /// The first two dims turned by 90 degrees `Times` times, from the first dim to the second (torch.rot90, jnp.rot90); a
@@ -21046,6 +21311,7 @@ struct BandAttentionTag : AttentionNodes {
 /// ones, and of keys, of the bias. Where the product rounds to 16 bits, several columns add up to the bias, as a large
 /// one, such as that of ALiBi at a late position, has more digits.
 struct BiasedAttentionTag : AttentionNodes {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;  // a bias may lack a batch dim that queries have
   template <class Q, class K, class V, class Bias, class... Numbers> struct result : AttentionNodes::result<Q, K, V> {};
   static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value before, Value after,
                               Value offset) {
@@ -21242,16 +21508,30 @@ template <class Like, class Leaf> constexpr auto as_local(const Leaf& leaf) {
     return typename Like::template with<typename Leaf::element, Leaf::rank, Like::region::all>(
         here(turned(leaf.placeholder())));
 }
-/// Calls a function with each local value of a structure, also those that are tensors of a plain struct; these in a
-/// Stack are left out.
+/// A tensor of all layers of a Stack in the function of a shard_map: the dim of layers is in front of those of devices.
+template <class Like, class Leaf> struct LocalLayers {
+  Value layers;
+  constexpr unsigned differing() const { return Like::differing_layers(layers, Leaf::rank); }
+  constexpr unsigned declared() const { return differing(); }
+  constexpr Leaf spread(unsigned axes) const {
+    Value made = Like::spread_layers(layers, Leaf::rank, axes);
+    made.graph = ~made.graph;
+    return Leaf(made);
+  }
+};
+/// Calls a function with each local value of a structure, also those that are tensors of a plain struct or a Stack.
 template <class Like, class Visit> struct VisitLocal {
   Visit visit;
   bool in_stack = false;
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (LocalOperand<Leaf>)
+    if constexpr (LocalOperand<Leaf>) {
       visit(leaf, as_local<Like>(leaf));
-    else if constexpr (StoredOperand<Leaf>)
-      if (!in_stack && has_device_dims(leaf)) visit(leaf, as_local<Like>(leaf));
+    } else if constexpr (StoredOperand<Leaf>) {
+      if (has_device_dims(leaf) && in_stack)
+        visit(leaf, LocalLayers<Like, std::remove_const_t<Leaf>>{here(turned(leaf.placeholder()))});
+      else if (has_device_dims(leaf))
+        visit(leaf, as_local<Like>(leaf));
+    }
   }
   constexpr void enter_stack(const auto&) { in_stack = true; }
   constexpr void enter_layer(int) {}
@@ -21261,6 +21541,28 @@ template <class Like, class T, class Visit> constexpr void for_each_local(T& obj
   if constexpr (!std::is_void_v<Like>) {
     VisitLocal<Like, Visit> visitor{visit};
     for_each_leaf(object, visitor);
+  }
+}
+
+/// The number of dims of devices in front of the dims of a value; 0 for all but local values.
+template <class X> inline constexpr int device_dims_v = 0;
+template <LocalOperand X> inline constexpr int device_dims_v<X> = std::popcount(X::varying);
+
+/// A tensor like X of another rank.
+template <class X, int Rank> struct WithRank {
+  using type = Sym<typename X::element, Rank>;
+};
+template <LocalOperand X, int Rank> struct WithRank<X, Rank> {
+  using type = typename X::template with_rank<Rank>;
+};
+template <class X, int Rank> using with_rank_t = typename WithRank<X, Rank>::type;
+
+/// Gives local values of the same type full dims of devices for all axes along which any of them differs.
+template <class X, std::size_t Size> constexpr void spread_alike(std::array<X, Size>& values) {
+  if constexpr (LocalOperand<X>) {
+    unsigned axes = 0;
+    for (const X& value : values) axes |= value.differing();
+    for (X& value : values) value = value.spread(axes);
   }
 }
 
@@ -21422,7 +21724,9 @@ template <class T> constexpr bool has_fixed_ranks() {
 
 /// The slice of a field, of which the tensors are Syms, as the type that the struct has for it.
 template <class Field, class X> constexpr Field as_field(const X& x) {
-  if constexpr (StoredOperand<Field>)
+  if constexpr (StoredOperand<Field> && LocalOperand<X>)
+    return Field(x.kept());
+  else if constexpr (StoredOperand<Field>)
     return Field(x.value);
   else if constexpr (is_array_v<Field>)
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
@@ -21459,26 +21763,28 @@ template <class X> constexpr Value sliced_value(const X& x) {
     if (has_device_dims(x))
       turned(x.placeholder())
           .refuse(errc::unsupported, "[scan] xs: a struct of a shard_map; give xs as a tuple of local values, "
-                                     "ts::local_of(field, x), where x is any local value");
+                                     "ts::local_of(field, x), where x is any local value, or carry a local value");
   return value_behind(x);
 }
 
 /// What the function of a scan gets of xs: a slice of each tensor without its leading dim, a layer of a Stack. A plain
 /// struct of tensors arrives as a struct of its fields' slices if it is a template of the rank or of the types of
 /// fields, else as a tuple of them, since its fields have fixed ranks.
-template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
+/// `Like`: see TensorBeside.
+template <class Like = void, class T> constexpr auto step_of(const T& x, BodyTrace& body) {
   if constexpr (TensorOperand<T>) {
     constexpr bool has_leading = T::rank > 0;
     static_assert(has_leading,
                   "tessera: xs of a scan are tensors with a leading dim of steps; capture values that are the "
                   "same in every step");
-    if constexpr (LocalOperand<T>)  // a graph has the dims of devices in front
-      return
-          typename T::template with_rank < has_leading
-              ? T::rank - 1
-              : 0 > (body.slice(build::move_dim(body.outside(x.value), std::popcount(T::varying), 0), Storage::block));
+    constexpr int rank = has_leading ? T::rank - 1 : 0;
+    if constexpr (LocalOperand<T>)
+      return with_rank_t<T, rank>(
+          body.slice(build::move_dim(body.outside(x.value), device_dims_v<T>, 0), Storage::block));
+    else if constexpr (StoredOperand<T> && !std::is_void_v<Like>)
+      return step_of<Like>(Like::of_field(x, x.placeholder().source), body);
     else
-      return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(sliced_value(x), Storage::block));
+      return Sym<typename T::element, rank>(body.slice(sliced_value(x), Storage::block));
   } else if constexpr (NumberOperand<T>) {
     return x;
   } else if constexpr (is_stack_v<T>) {
@@ -21489,16 +21795,16 @@ template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
     for_each_leaf(layer, bind);
     return layer;
   } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
-    return map_items(x, [&](const auto& item) { return step_of(item, body); });
+    return map_items(x, [&](const auto& item) { return step_of<Like>(item, body); });
   } else if constexpr (std::is_empty_v<T>) {
     return x;
   } else if constexpr (!std::is_void_v<example_t<T>>) {
     return with_fields(x, [&]<class... Fields>(const Fields&... fields) {
-      return example_t<T>{as_field<example_t<Fields>>(step_of(fields, body))...};
+      return example_t<T>{as_field<example_t<Fields>>(step_of<Like>(fields, body))...};
     });
   } else {
     return with_fields(x, [&](const auto&... fields) {
-      return std::tuple<decltype(step_of(fields, body))...>{step_of(fields, body)...};
+      return std::tuple<decltype(step_of<Like>(fields, body))...>{step_of<Like>(fields, body)...};
     });
   }
 }
@@ -21515,12 +21821,11 @@ template <bool Nested, class Take> class StackResults {
       constexpr bool fits = Y::rank < max_rank;
       static_assert(fits, "tessera: y of ts::scan, and the result of the function of ts::map and ts::vmap, has at most "
                           "7 dims, since all of them together have a leading dim");
+      using All = with_rank_t<Y, fits ? Y::rank + 1 : Y::rank>;
       if constexpr (LocalOperand<Y>)
-        return typename Y::template with_rank < fits
-                   ? Y::rank + 1
-                   : Y::rank > (build::move_dim(take_(Storage::block), 0, std::popcount(Y::varying)));
+        return All(build::move_dim(take_(Storage::block), 0, device_dims_v<Y>));
       else
-        return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take_(Storage::block));
+        return All(take_(Storage::block));
     } else if constexpr (is_tuple_v<Y> || is_array_v<Y>) {
       return map_items(y, [&](const auto& item) { return (*this)(item); });
     } else {
@@ -21591,19 +21896,19 @@ template <int Item, class OfInit, class OfStep> constexpr auto check_carry() {
 }
 
 /// Calls the function of a scan: f(carry, x), or f(carry) where xs is the number of steps.
-template <class F, class Carry, class Xs>
+template <class Like, class F, class Carry, class Xs>
 constexpr auto call_step(const F& f, const Carry& carry, const Xs& xs, BodyTrace& body) {
   if constexpr (SizeOperand<Xs>)
     return f(carry);
   else
-    return f(carry, step_of(xs, body));
+    return f(carry, step_of<Like>(xs, body));
 }
 
 /// Calls the function of a scan to learn the type of its result.
-struct StepCall {
+template <class Like> struct StepCall {
   template <class F, class Carry, class Xs>
   constexpr auto operator()(const F& f, const Carry& carry, const Xs& xs, BodyTrace& body) const {
-    return call_step(f, carry, xs, body);
+    return call_step<Like>(f, carry, xs, body);
   }
 };
 
@@ -21612,7 +21917,7 @@ constexpr auto run_scan(const F& f, const Carry& first, const Xs& xs, const Valu
   Value count = context;
   if constexpr (SizeOperand<Xs>) count = as_size(lower(context, Dim(xs)));
   const auto step = [&](const Value& inside, const Carry& carried, BodyTrace& body) {
-    const auto result = call_step(f, carried, xs, body);
+    const auto result = call_step<Like>(f, carried, xs, body);
     const Carry next = widened<Carry>(as_carry<Like>(inside, std::get<0>(result)));
     const auto y = as_carry<Like>(inside, std::get<1>(result));
     return std::pair(next, y);
@@ -21646,8 +21951,8 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
   using Taken = std::conditional_t<is_size, Xs, Steps>;
   // Computed here so that compilers report an error in the function with few lines of context.
   using Result = returned_t<requires(const Carry& carry, const Taken& taken, BodyTrace& body) {
-    call_step(f, carry, taken, body);
-  }, StepCall, const F, const Carry, const Taken, BodyTrace>;
+    call_step<Like>(f, carry, taken, body);
+  }, StepCall<Like>, const F, const Carry, const Taken, BodyTrace>;
   constexpr bool sound = !std::is_same_v<Result, NoResult>;  // else the compiler has reported an error in f
   constexpr bool two = !sound || is_two_v<Result>;
   static_assert(
@@ -21944,6 +22249,14 @@ constexpr Value clamped_start(Value start, Value extent, Value size) {
   const Value from_front = build::select(build::less(start, zero), start + extent, start);
   return build::maximum(build::minimum(from_front, extent - size), zero);
 }
+/// A start with `rank` more dims of extent 1 behind its dims of devices, if it is a local value of a shard_map.
+constexpr Value before_dims(Value start, int rank) {
+  if (start.rank() == 0) return start;
+  return build::insert_singletons(start, ((1u << rank) - 1) << start.rank(), start.rank() + rank);
+}
+constexpr Value as_one_index(Value start) {
+  return build::insert_singletons(start, 1u << start.rank(), start.rank() + 1);
+}
 template <class Start> constexpr void check_start() {
   constexpr bool is_integer_start =
       Start::rank == 0 && (is_number_v<typename Start::type> || std::is_integral_v<typename Start::type>);
@@ -21959,8 +22272,8 @@ template <int Rank, int D> struct SliceIndicesTag {
     x = x.at(context.source);
     size = as_size(size).at(context.source);
     const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), size);
-    if (size.is_number(1)) return build::insert_singletons(first, 1, 1);
-    return build::arange(size, DType::i64) + first;
+    if (size.is_number(1)) return as_one_index(first);
+    return build::arange(size, DType::i64) + before_dims(first, 1);
   }
 };
 /// One index along dim D, a vector of static extent 1.
@@ -21972,7 +22285,7 @@ template <int Rank, int D> struct OneIndexTag {
     x = x.at(context.source);
     const Value one = x.number(1, DType::i64);
     const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), one);
-    return build::insert_singletons(first, 1, 1);
+    return as_one_index(first);
   }
 };
 
@@ -21985,7 +22298,8 @@ template <int Rank, int D> struct UpdateIndicesTag {
     x = x.at(context.source);
     const Value extent = build::extent(x, x.shifted(D, Rank)),
                 size = build::extent(update.at(context.source), update.shifted(D, Rank));
-    const Value position = build::arange(extent, DType::i64) - clamped_start(start.at(context.source), extent, size);
+    const Value first = clamped_start(start.at(context.source), extent, size);
+    const Value position = build::arange(extent, DType::i64) - before_dims(first, 1);
     const Value inside =
         build::logical_and(build::greater_equal(position, x.number(0, DType::i64)), build::less(position, size));
     return build::select(inside, position, size);
@@ -22008,7 +22322,8 @@ template <int Rank, int D> struct IsUpdatedTag {
     check_update_shape(x, update, Rank, D);
     const Value extent = build::extent(x, dim),
                 size = build::extent(update.at(context.source), update.shifted(D, Rank));
-    const Value position = build::iota(x, dim, DType::i64) - clamped_start(start.at(context.source), extent, size);
+    const Value first = clamped_start(start.at(context.source), extent, size);
+    const Value position = build::iota(x, dim, DType::i64) - before_dims(first, Rank);
     return build::logical_and(build::greater_equal(position, position.number(0)), build::less(position, size));
   }
 };
@@ -25859,11 +26174,11 @@ ShardedTensor<T, Rank> zeros(const Shape& shape, const Mesh& mesh, const Partiti
                              Here at = Here::current()) {
   return detail::filled<T, Rank>("zeros", shape, T(0), mesh, spec, at);
 }
-template <Element T, std::size_t Rank>
+template <Element T = float, std::size_t Rank>
 auto zeros(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   return zeros<T, static_cast<int>(Rank)>(detail::shape_from(shape), mesh, spec, at);
 }
-template <Element T>
+template <Element T = float>
 ShardedTensor<T, 0> zeros(detail::NoExtents, const Mesh& mesh, const PartitionSpec& spec = {},
                           Here at = Here::current()) {
   return zeros<T, 0>(Shape{}, mesh, spec, at);
@@ -25874,19 +26189,19 @@ ShardedTensor<T, Rank> ones(const Shape& shape, const Mesh& mesh, const Partitio
                             Here at = Here::current()) {
   return detail::filled<T, Rank>("ones", shape, T(1), mesh, spec, at);
 }
-template <Element T, std::size_t Rank>
+template <Element T = float, std::size_t Rank>
 auto ones(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   return ones<T, static_cast<int>(Rank)>(detail::shape_from(shape), mesh, spec, at);
 }
-template <Element T>
+template <Element T = float>
 ShardedTensor<T, 0> ones(detail::NoExtents, const Mesh& mesh, const PartitionSpec& spec = {},
                          Here at = Here::current()) {
   return ones<T, 0>(Shape{}, mesh, spec, at);
 }
 
 /// start, start + step, start + 2 step, ...: `count` elements. For a floating-point T they are computed in double and
-/// rounded to T once.
-template <Element T>
+/// rounded to T once. T is std::int32_t when none is named.
+template <Element T = std::int32_t>
 ShardedTensor<T, 1> arange(Extent count, const Mesh& mesh, const PartitionSpec& spec = {},
                            std::type_identity_t<T> start = T(0), std::type_identity_t<T> step = T(1),
                            Here at = Here::current()) {
@@ -25899,6 +26214,20 @@ ShardedTensor<T, 1> arange(Extent count, const Mesh& mesh, const PartitionSpec& 
       *data++ = static_cast<T>(static_cast<Wide>(start) + static_cast<Wide>(i) * static_cast<Wide>(step));
   };
   return tensor_of<T, 1>(detail::created<T>("arange", {count.value}, 1, mesh, spec, at, Cost::bytes(sizeof(T)), write));
+}
+/// start, start + step, ... up to the last one before `end` (torch.arange, jnp.arange): `arange<float>(0, 1, 0.25f,
+/// mesh)` is 0, .25, .5, .75. Errors: dim_range for a step of 0.
+template <Element T = std::int32_t>
+ShardedTensor<T, 1> arange(std::type_identity_t<T> start, std::type_identity_t<T> end, std::type_identity_t<T> step,
+                           const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
+  if (step == T(0)) fail(errc::dim_range, "[arange] step: 0 at ", Source::from(at).text());
+  const double steps = std::ceil((static_cast<double>(end) - static_cast<double>(start)) / static_cast<double>(step));
+  return arange<T>(Extent(static_cast<std::int64_t>(std::max(steps, 0.0))), mesh, spec, start, step, at);
+}
+template <Element T = std::int32_t>
+ShardedTensor<T, 1> arange(std::type_identity_t<T> start, std::type_identity_t<T> end, const Mesh& mesh,
+                           const PartitionSpec& spec = {}, Here at = Here::current()) {
+  return arange<T>(start, end, T(1), mesh, spec, at);
 }
 
 namespace detail {
@@ -25946,7 +26275,7 @@ ShardedTensor<T, 1> logspace(double start, double end, Extent count, const Mesh&
 
 /// The identity matrix [n, n], or 1 on the diagonal of [n, m] and 0 elsewhere (torch.eye, jnp.eye): `eye<float>(8,
 /// mesh)`.
-template <Element T>
+template <Element T = float>
 ShardedTensor<T, 2> eye(Extent n, Extent m, const Mesh& mesh, const PartitionSpec& spec = {},
                         Here at = Here::current()) {
   const auto write = [](T* data, const Box& box) {
@@ -25956,7 +26285,7 @@ ShardedTensor<T, 2> eye(Extent n, Extent m, const Mesh& mesh, const PartitionSpe
   return tensor_of<T, 2>(
       detail::created<T>("eye", {n.value, m.value}, 2, mesh, spec, at, Cost::bytes(sizeof(T)), write));
 }
-template <Element T>
+template <Element T = float>
 ShardedTensor<T, 2> eye(Extent n, const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   return eye<T>(n, n, mesh, spec, at);
 }
@@ -27828,6 +28157,44 @@ template <class Memory> constexpr auto stored_keys_and_values(const auto& layer,
 
 }  // namespace tessera::nn::detail
 
+/// The member functions that MultiHeadAttention and GroupedQueryAttention share: attention to a memory, all named forms
+/// except `cached`, and the keys and values of a memory. A macro, since a model can't have a base class.
+#define TESSERA_ATTENTION_FORMS()                                                                                  \
+  template <class Memory, class Drop = tessera::nn::detail::NoDropout>                                             \
+    requires(!tessera::nn::detail::DropsWeights<Memory>)                                                           \
+  constexpr auto operator()(const auto& x, const Memory& memory, const Drop& drop = {}, Here at = Here::current()) \
+      const {                                                                                                      \
+    return tessera::nn::detail::attend_to_all(*this, x, memory, drop, at);                                         \
+  }                                                                                                                \
+  template <tessera::nn::detail::DropsWeights Drop = tessera::nn::detail::NoDropout>                               \
+  constexpr auto causal(const auto& x, const Drop& drop = {}, Here at = Here::current()) const {                   \
+    return tessera::nn::detail::attend_causally(*this, x, drop, at);                                               \
+  }                                                                                                                \
+  template <class Mask, class Drop = tessera::nn::detail::NoDropout>                                               \
+    requires(!tessera::nn::detail::DropsWeights<Mask>)                                                             \
+  constexpr auto causal(const auto& x, const Mask& mask, const Drop& drop = {}, Here at = Here::current()) const { \
+    return tessera::nn::detail::attend_where<true>(*this, x, x, mask, drop, at);                                   \
+  }                                                                                                                \
+  template <class Drop = tessera::nn::detail::NoDropout>                                                           \
+  constexpr auto masked(const auto& x, const auto& memory, const auto& mask, const Drop& drop = {},                \
+                        Here at = Here::current()) const {                                                         \
+    return tessera::nn::detail::attend_where<false>(*this, x, memory, mask, drop, at);                             \
+  }                                                                                                                \
+  template <class Drop = tessera::nn::detail::NoDropout>                                                           \
+  constexpr auto biased(const auto& x, const auto& memory, const auto& bias, const Drop& drop = {},                \
+                        Here at = Here::current()) const {                                                         \
+    return tessera::nn::detail::attend_with_bias(*this, x, memory, bias, drop, at);                                \
+  }                                                                                                                \
+  constexpr auto windowed(const auto& x, const auto& before, const auto& after, Here at = Here::current()) const { \
+    return tessera::nn::detail::attend_in_window(*this, x, before, after, at);                                     \
+  }                                                                                                                \
+  template <class Memory> constexpr auto keys_and_values(const Memory& memory, Here at = Here::current()) const {  \
+    return tessera::nn::detail::stored_keys_and_values(*this, memory, at);                                         \
+  }                                                                                                                \
+  template <class U> constexpr auto known(const KvCache<U>& memory) const {                                        \
+    return std::tuple(memory.keys, memory.values);                                                                 \
+  }
+
 #endif
 
 // ---- tessera/nn/attention/multi_head_attention.hpp
@@ -27868,43 +28235,13 @@ template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias
   constexpr auto operator()(const auto& x, const Drop& drop = {}, Here at = Here::current()) const {
     return detail::attend_to_all(*this, x, x, drop, at);
   }
-  template <class Memory, class Drop = detail::NoDropout>
-    requires(!detail::DropsWeights<Memory>)
-  constexpr auto operator()(const auto& x, const Memory& memory, const Drop& drop = {},
-                            Here at = Here::current()) const {
-    return detail::attend_to_all(*this, x, memory, drop, at);
-  }
-  template <detail::DropsWeights Drop = detail::NoDropout>
-  constexpr auto causal(const auto& x, const Drop& drop = {}, Here at = Here::current()) const {
-    return detail::attend_causally(*this, x, drop, at);
-  }
-  template <class Mask, class Drop = detail::NoDropout>
-    requires(!detail::DropsWeights<Mask>)
-  constexpr auto causal(const auto& x, const Mask& mask, const Drop& drop = {}, Here at = Here::current()) const {
-    return detail::attend_where<true>(*this, x, x, mask, drop, at);
-  }
-  template <class Drop = detail::NoDropout>
-  constexpr auto masked(const auto& x, const auto& memory, const auto& mask, const Drop& drop = {},
-                        Here at = Here::current()) const {
-    return detail::attend_where<false>(*this, x, memory, mask, drop, at);
-  }
-  template <class Drop = detail::NoDropout>
-  constexpr auto biased(const auto& x, const auto& memory, const auto& bias, const Drop& drop = {},
-                        Here at = Here::current()) const {
-    return detail::attend_with_bias(*this, x, memory, bias, drop, at);
-  }
-  constexpr auto windowed(const auto& x, const auto& before, const auto& after, Here at = Here::current()) const {
-    return detail::attend_in_window(*this, x, before, after, at);
-  }
+  TESSERA_ATTENTION_FORMS()
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
     tessera::detail::require_trace("cached", "the layer", Source::from(at), *this, x, cache);
     const tessera::detail::LayerCall call(at, x);
     const auto made = detail::cached_attention<false>(split(query(x)), split(key(x)), split(value(x)), cache, position);
     return std::tuple(merged(std::get<0>(made)), std::get<1>(made));
-  }
-  template <class Memory> constexpr auto keys_and_values(const Memory& memory, Here at = Here::current()) const {
-    return detail::stored_keys_and_values(*this, memory, at);
   }
 
   constexpr auto split(const auto& x) const { return rearrange<"b t (h e) -> b t h e">(x, len<"h">(heads)); }
@@ -27913,9 +28250,6 @@ template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias
   static constexpr bool grouped = false;
   constexpr auto queries(const auto& x) const { return split(query(x)); }
   constexpr auto known(const auto& memory) const { return std::tuple(split(key(memory)), split(value(memory))); }
-  template <class U> constexpr auto known(const KvCache<U>& memory) const {
-    return std::tuple(memory.keys, memory.values);
-  }
 };
 
 namespace detail {
@@ -32345,7 +32679,7 @@ struct FactorClaim {
   std::int64_t bytes = 0;   ///< of all operands that suggest these axes, or these and then more axes
   std::int64_t direct = 0;  ///< of those that suggest exactly these axes
 
-  /// Whether this claim wins over the other one: a lower priority, arguments of the program, more bytes, ...
+  /// Whether this claim wins over the other claim: a lower priority, arguments of the program, more bytes, ...
   constexpr bool before(const FactorClaim& other) const {
     if (priority != other.priority) return priority < other.priority;
     if (argument != other.argument) return argument;
@@ -35115,7 +35449,7 @@ constexpr std::int64_t moved_bytes(const PlanValue& value, const Mesh& mesh) {
                          "bytes of partial values");
 }
 
-/// Whether a reshard gathers a dim that is only stored split (FSDP), which the user has asked for by its spec.
+/// Whether a reshard gathers a dim that is only stored split (FSDP), because its spec has `gathered_on_use`.
 constexpr bool was_stored(const Sharding& from, const Sharding& to) {
   bool stored = false;
   for (int d = 0; d < from.rank; ++d) {
@@ -35296,7 +35630,7 @@ namespace tessera {
 namespace detail {
 
 /// The values of a graph while its plan is made: each node in the shardings and the storage in which steps read it, and
-/// the steps that reshard or copy a value into another one.
+/// the steps that reshard or copy a value into another value.
 class PlannedValues {
  protected:
   constexpr PlannedValues(const GraphView& graph, const UnitsView& units, const Mesh& mesh, const GraphShapes& found,
@@ -36194,14 +36528,12 @@ class GraphPlanner : PlannedValues {
 
   // ---- repeats
 
-  constexpr void add_repeat(int u) {
+  /// How the body of a repeat returns its results.
+  constexpr Growable<OutputRequest> body_requests(int u) const {
     const Unit& unit = units_[u];
     const int body = graph_[unit.root].index();
     const Repeat repeat = Repeat::of(graph_[unit.root]);
-    const ValueShardings& inner = solver_.values[size(body)];
     const GraphView body_graph = program_.graphs[body];
-    const int stacked_end = repeat.carried + repeat.stacked;
-
     Growable<OutputRequest> requests(size(body_graph.output_count));
     for (int k = 0; k < body_graph.output_count; ++k) {
       OutputRequest& request = requests[size(k)];
@@ -36212,7 +36544,7 @@ class GraphPlanner : PlannedValues {
       else if (outside >= 0)
         request.sharding = without_layers(values_.of[size(outside)]);
       else
-        request.sharding = inner.of[size(body_graph.outputs[k])];
+        request.sharding = solver_.values[size(body)].of[size(body_graph.outputs[k])];
       if (outside >= 0)
         leave_partial(request.sharding, flow_.produced[size(outside)].unreduced);
       else if (k < repeat.carried)
@@ -36221,6 +36553,17 @@ class GraphPlanner : PlannedValues {
       request.stored = true;
       if (k < repeat.carried) request.storage = carried_storage(body, k, outside);
     }
+    return requests;
+  }
+  constexpr void add_repeat(int u) {
+    const Unit& unit = units_[u];
+    const int body = graph_[unit.root].index();
+    const Repeat repeat = Repeat::of(graph_[unit.root]);
+    const ValueShardings& inner = solver_.values[size(body)];
+    const GraphView body_graph = program_.graphs[body];
+    const int stacked_end = repeat.carried + repeat.stacked;
+
+    const Growable<OutputRequest> requests = body_requests(u);
     plans_[size(body)] =
         GraphPlanner(program_, all_units_, mesh_, all_found_, solver_, sums_, options_, body, requests.data(), plans_)
             .plan();
@@ -37753,6 +38096,241 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/runtime/steps/fused/fused_place.hpp
+
+#ifndef TESSERA_RUNTIME_STEPS_FUSED_FUSED_PLACE_HPP
+#define TESSERA_RUNTIME_STEPS_FUSED_FUSED_PLACE_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::runtime::inline TESSERA_ISA {
+
+/// An operand or result of a kernel call: its shard, and the offset in the shard at which the call begins.
+struct FusedOperand {
+  static constexpr std::int32_t in_scratch = -2;
+
+  std::int32_t pointer = -1;  ///< index in Frame::pointers of the shard; -1: this place doesn't read or store it
+  std::int64_t offset = 0;    ///< bytes from that pointer, or from the start of scratch, to the first element
+  FusedStrides strides{};
+  FusedStrides unmerged{};  ///< strides before adjacent dims were merged
+
+  bool is_stored() const { return pointer >= 0 || pointer == in_scratch; }
+  void* data(const Frame& frame) const {
+    return (pointer == in_scratch ? frame.scratch : frame.pointers[static_cast<std::size_t>(pointer)]) + offset;
+  }
+};
+
+/// A kernel call on one shard of the iteration space.
+struct FusedPlace {
+  FusedCall call;
+  std::int64_t inner = 1, rows = 1;
+  Growable<FusedOperand> inputs, outputs;
+  std::int64_t row_values = 0;                    // offset in scratch
+  std::int64_t unstored = 0, unstored_bytes = 0;  // scratch that takes results which another place stores
+  int first_tile = 0, tiles = 0;
+  std::int64_t run_rows = 0;     // rows after which f32 sums are added to f64 sums; 0: all sums are short enough
+  int first_sum = 0, sums = 0;   ///< range in FusedTiles::sums
+  std::uint64_t transposed = 0;  ///< bit i: a tile copies its part of input i to scratch, see find_transposed
+  bool idle = false;             ///< has no tiles: it stores nothing, and no other place needs its row values
+  bool joins_rows = false;       ///< its row values are combined with those of other places, maybe of other processes
+};
+
+}  // namespace tessera::runtime::inline TESSERA_ISA
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/runtime/steps/fused/fused_tiles.hpp
+
+#ifndef TESSERA_RUNTIME_STEPS_FUSED_FUSED_TILES_HPP
+#define TESSERA_RUNTIME_STEPS_FUSED_FUSED_TILES_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::runtime::inline TESSERA_ISA {
+
+/// The tiles of the calls of a fused kernel, which threads run independently, and private accumulators per tile for
+/// results that are reduced over rows.
+struct FusedTiles {
+  struct Tile {
+    int place;
+    std::int64_t row_begin, row_end, inner_begin, inner_end;
+    int first_part = 0;  ///< index in FusedTiles::parts, of the first sum of its place
+  };
+  /// One accumulated result of one place.
+  struct Sum {
+    int pointer;
+    int output;
+    int place;
+    std::int64_t elements;
+    bool is_long = false;  ///< has f64 sums
+  };
+  /// The private accumulator of a tile for a sum: of those elements to which the tile's rows are added.
+  struct Part {
+    std::int64_t first = 0, elements = 0;
+    std::int64_t scratch = 0;  ///< offset of its first element
+  };
+
+  Growable<FusedPlace> places;
+  Growable<Tile> tiles;
+  Growable<Sum> sums;
+  Growable<Part> parts;
+  std::int64_t scratch_bytes = 0;
+  int reduces = 0;            ///< number of reductions along the row
+  bool accumulates = false;   ///< some result is reduced over rows
+  bool split_phases = false;  ///< rows are sharded: their reductions are combined across shards between passes
+  double tile_cost = 0;       ///< elements of the largest tile
+
+  const Part& part(const Tile& tile, int sum) const {
+    const int own = sum - places[static_cast<std::size_t>(tile.place)].first_sum;
+    return parts[static_cast<std::size_t>(tile.first_part + own)];
+  }
+  /// A range of the elements of a sum that contains all to which the rows of a call are added.
+  static std::pair<std::int64_t, std::int64_t> summed_range(const FusedCall& call, const FusedStrides& view) {
+    std::int64_t first = 0, last = 0, begin = call.row_begin, end = call.row_end - 1;
+    for (int d = call.outer_rank - 1; d >= 0; --d) {
+      const std::int64_t extent = call.outer_extent[d], stride = view.outer_stride[d];
+      if (stride == 0 && d == 0) break;  // as for each run of a sum over all rows: divisions cost as much as the sum
+      // If the rows span several indices of an outer dim, they cover this inner dim completely.
+      const bool whole = begin / extent != end / extent;
+      first += whole ? 0 : begin % extent * stride;
+      last += whole ? (extent - 1) * stride : end % extent * stride;
+      begin /= extent, end /= extent;
+    }
+    if (view.row_stride == 0) return {first, last + 1};
+    return {first + call.inner_begin, last + call.inner_end};
+  }
+
+ protected:
+  const Fused& fused_;
+
+  explicit FusedTiles(const Fused& fused) : fused_(fused) {
+    for (int i = 0; i < fused_.instr_count; ++i) reduces += fused_.instrs[i].kind == InstrKind::reduce ? 1 : 0;
+    for (int s = 0; s < fused_.store_count; ++s)
+      accumulates = accumulates || fused_.stores[s].kind == StoreKind::accumulate;
+  }
+
+  static std::int64_t aligned(std::int64_t bytes) {
+    return (bytes + block_alignment - 1) / block_alignment * block_alignment;
+  }
+
+  /// Divides the places. `bytes`: how much of scratch is used before.
+  void make_tiles(std::int64_t bytes) {
+    constexpr std::int64_t tile_elements = 16384;
+    tiles.reserve(places.size());
+    for (std::size_t p = 0; p < places.size(); ++p) {
+      FusedPlace& place = places[p];
+      place.first_tile = static_cast<int>(tiles.size());
+      place.unstored = bytes;
+      bytes += place.unstored_bytes;
+      if (place.idle) continue;
+      if (split_phases) {
+        place.row_values = bytes;
+        bytes += aligned(reduces * place.rows * 8);
+      }
+      std::int64_t row_step = std::max<std::int64_t>(1, tile_elements / std::max<std::int64_t>(place.inner, 1));
+      std::int64_t inner_step = place.inner;
+      if (fused_.phases == 1 && place.inner > 2 * tile_elements) inner_step = tile_elements;
+      if (accumulates) {
+        // The accumulators of all tiles are combined, so the number of tiles is bounded.
+        constexpr std::int64_t most = 16;
+        const std::int64_t across = place.inner == 0 ? 1 : (place.inner + inner_step - 1) / inner_step;
+        if (across > most) inner_step = (place.inner + most - 1) / most / 64 * 64 + 64;
+        const std::int64_t along = std::max<std::int64_t>(1, most / across);
+        row_step = std::max(row_step, place.inner == 0 ? place.rows : (place.rows + along - 1) / along);
+      }
+      std::int64_t divided = place.rows;  // how many rows are divided into parts of row_step
+      if (place.transposed != 0) {
+        constexpr std::int64_t box_rows = 128, box_columns = 128;
+        row_step = box_rows;
+        inner_step = box_columns;
+        divided = place.call.outer_extent[place.call.outer_rank - 1];
+      }
+      if (inner_step == 0) inner_step = 1;
+      for (std::int64_t row = 0, end = 0; row < place.rows; row = end) {
+        end = std::min(row + row_step, (row / divided + 1) * divided);
+        for (std::int64_t inner = 0; inner == 0 || inner < place.inner;
+             inner += inner_step)  // at least one tile: a reduction of 0 elements stores its identity
+          tiles.push_back({static_cast<int>(p), row, end, inner, std::min(inner + inner_step, place.inner)});
+      }
+      place.tiles = static_cast<int>(tiles.size()) - place.first_tile;
+      tile_cost =
+          std::max(tile_cost, static_cast<double>(std::min(row_step, place.rows) * std::min(inner_step, place.inner)));
+      if (accumulates) bytes = add_sums(static_cast<int>(p), bytes);
+    }
+    scratch_bytes = bytes;
+  }
+
+ private:
+  /// Gives a sum of more than sum_run terms per element f64 sums. The kernel keeps a full reduction in f64 anyway.
+  void add_long_sum(FusedPlace& place, Sum& sum) const {
+    if (place.rows == 0 || (fused_.stores[sum.output].along_row && sum.elements == 1)) return;
+    const FusedStrides& view = place.outputs[static_cast<std::size_t>(sum.output)].strides;
+    std::int64_t rows = 1, terms = 1;  // `rows` consecutive rows add `terms` terms to each element
+    for (int d = place.call.outer_rank - 1; d >= 0; --d) {
+      const bool reduced = view.outer_stride[d] == 0;
+      const std::int64_t extent = place.call.outer_extent[d];
+      const std::int64_t taken = reduced ? std::min(extent, kernels::sum_run / terms) : extent;
+      rows *= taken;
+      if (reduced) terms *= taken;
+      if (taken < extent) break;
+    }
+    if (rows >= place.rows) return;
+    place.run_rows = place.run_rows == 0 ? rows : std::min(rows, place.run_rows);
+    sum.is_long = true;
+  }
+
+  std::int64_t add_sums(int p, std::int64_t scratch) {
+    FusedPlace& place = places[static_cast<std::size_t>(p)];
+    place.first_sum = static_cast<int>(sums.size());
+    for (int s = 0; s < fused_.store_count; ++s) {
+      if (fused_.stores[s].kind != StoreKind::accumulate) continue;
+      // Private accumulators are contiguous and have only the dims that the output keeps.
+      FusedStrides& view = place.outputs[static_cast<std::size_t>(s)].strides;
+      std::int64_t elements = 1;
+      if (view.row_stride != 0 && !fused_.stores[s].along_row) {
+        view.row_stride = 1;
+        elements = place.inner;
+      } else {
+        view.row_stride = 0;
+      }
+      for (int d = place.call.outer_rank - 1; d >= 0; --d)
+        if (view.outer_stride[d] != 0) {
+          view.outer_stride[d] = elements;
+          elements *= place.call.outer_extent[d];
+        }
+      sums.push_back({place.outputs[static_cast<std::size_t>(s)].pointer, s, p, elements});
+      if (fused_.stores[s].reduction == Reduction::sum && fused_.stores[s].dtype == DType::f32)
+        add_long_sum(place, sums.back());
+    }
+    place.sums = static_cast<int>(sums.size()) - place.first_sum;
+    for (int t = place.first_tile; t < place.first_tile + place.tiles; ++t) {
+      Tile& tile = tiles[static_cast<std::size_t>(t)];
+      tile.first_part = static_cast<int>(parts.size());
+      FusedCall call = place.call;
+      call.row_begin = tile.row_begin;
+      call.row_end = tile.row_end;
+      call.inner_begin = tile.inner_begin;
+      call.inner_end = tile.inner_end;
+      for (int k = place.first_sum; k < place.first_sum + place.sums; ++k) {
+        const Sum& sum = sums[static_cast<std::size_t>(k)];
+        const auto [first, last] = summed_range(call, place.outputs[static_cast<std::size_t>(sum.output)].strides);
+        const Part part{first, std::clamp<std::int64_t>(last - first, 0, sum.elements), scratch};
+        parts.push_back(part);
+        scratch += aligned(part.elements * static_cast<std::int64_t>(size_of(fused_.stores[sum.output].dtype)));
+      }
+    }
+    return scratch;
+  }
+};
+
+}  // namespace tessera::runtime::inline TESSERA_ISA
+
+TESSERA_PLANNING_END
+
+#endif
+
 // ---- tessera/runtime/steps/step_move.hpp
 
 #ifndef TESSERA_RUNTIME_STEPS_STEP_MOVE_HPP
@@ -37871,15 +38449,16 @@ class HaloReads {
     return bytes;
   }
 
-  /// The copy that contains an element of a value on the device at `at`; null where this device has the element.
-  const Copied* find(int value, const Shape& index, const Coordinates& at) const {
+  /// The copy that contains a box of a value on the device at `at`; null where this device has the box. Copies may
+  /// overlap, so a copy that contains one element of a box need not have all.
+  const Copied* find(int value, const Box& read, const Coordinates& at) const {
     if (first_.empty()) return nullptr;
     const auto place = static_cast<std::size_t>(grid_.index_of(at));
     for (std::int32_t i = first_[place]; i < first_[place + 1]; ++i) {
       const Copied& own = copied_[static_cast<std::size_t>(i)];
       bool inside = own.halo.value == value;
-      for (std::size_t d = 0; d < index.size() && inside; ++d)
-        inside = own.halo.box.begin[d] <= index[d] && index[d] < own.halo.box.end[d];
+      for (std::size_t d = 0; d < read.begin.size() && inside; ++d)
+        inside = own.halo.box.begin[d] <= read.begin[d] && read.end[d] <= own.halo.box.end[d];
       if (inside) return &own;
     }
     return nullptr;
@@ -37937,6 +38516,166 @@ class HaloReads {
 
 #endif
 
+// ---- tessera/runtime/steps/fused/place_extents.hpp
+
+#ifndef TESSERA_RUNTIME_STEPS_FUSED_PLACE_EXTENTS_HPP
+#define TESSERA_RUNTIME_STEPS_FUSED_PLACE_EXTENTS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::runtime::inline TESSERA_ISA {
+
+/// The dims over which the kernel calls of a fused unit loop: those of the iteration space, in fewer and longer rows
+/// where strides allow it.
+class PlaceExtents {
+ public:
+  PlaceExtents(const Fused& fused, int rank) : fused_(fused), rank_(rank) {
+    for (int s = 0; s < fused_.store_count; ++s) {
+      row_free_ = row_free_ && fused_.stores[s].kind != StoreKind::row;
+      accumulates_ = accumulates_ || fused_.stores[s].kind == StoreKind::accumulate;
+    }
+    for (int i = 0; i < fused_.instr_count; ++i) {
+      row_free_ = row_free_ && fused_.instrs[i].kind != InstrKind::reduce;
+      uses_index_ = uses_index_ || fused_.instrs[i].kind == InstrKind::index;
+    }
+  }
+
+  /// Sets the extents of the call on a shard. Adjacent dims that are contiguous in every operand merge, so that rows
+  /// are long.
+  void set(FusedPlace& place, const Shape& local) const {
+    FusedCall& call = place.call;
+    std::int64_t outer[8]{};
+    int rank = rank_ > 0 ? rank_ - 1 : 0;
+    for (int d = 0; d < rank; ++d) outer[d] = local[static_cast<std::size_t>(d)];
+    place.inner = rank_ > 0 ? local[static_cast<std::size_t>(rank_ - 1)] : 1;
+    // The strides of an empty shard are arbitrary, so they must not decide which dims merge.
+    if (!uses_index_ && volume(local) > 0) {
+      merge_outer_dims(place, outer, rank);
+      if (row_free_) merge_into_rows(place, outer, rank);
+      if (row_free_ && !accumulates_ && fused_.phases == 1) {
+        turn_short_rows(place, outer, rank);
+        find_transposed(place, outer, rank);
+      }
+    }
+    call.outer_rank = rank;
+    place.rows = 1;
+    for (int d = 0; d < rank; ++d) {
+      call.outer_extent[d] = outer[d];
+      place.rows *= outer[d];
+    }
+  }
+
+ private:
+  const Fused& fused_;
+  int rank_;
+  bool row_free_ = true;      // no instruction or result is per row
+  bool accumulates_ = false;  // some result is reduced over rows
+  bool uses_index_ = false;
+
+  /// Whether f(strides) is true for each operand; not called after the first for which it is false.
+  template <class F> static bool each_operand(FusedPlace& place, F&& f) {
+    bool all = true;
+    for (FusedOperand& input : place.inputs) all = all && f(input.strides);
+    for (FusedOperand& output : place.outputs) all = all && f(output.strides);
+    return all;
+  }
+
+  static void merge_outer_dims(FusedPlace& place, std::int64_t* outer, int& rank) {
+    for (int d = rank - 1; d > 0; --d) {  // merges dim d into dim d - 1
+      if (outer[d] != 1 && outer[d - 1] != 1 &&
+          !each_operand(place, [&](FusedStrides& v) { return v.outer_stride[d - 1] == v.outer_stride[d] * outer[d]; }))
+        continue;
+      each_operand(place, [&](FusedStrides& v) {
+        if (outer[d] != 1) v.outer_stride[d - 1] = v.outer_stride[d];
+        for (int e = d; e + 1 < rank; ++e) v.outer_stride[e] = v.outer_stride[e + 1];
+        return true;
+      });
+      outer[d - 1] *= outer[d];
+      for (int e = d; e + 1 < rank; ++e) outer[e] = outer[e + 1];
+      --rank;
+    }
+  }
+
+  /// Merges the last outer dims into the row.
+  void merge_into_rows(FusedPlace& place, std::int64_t* outer, int& rank) const {
+    while (rank > 0) {
+      const int d = rank - 1;
+      if (outer[d] != 1 && place.inner != 1 &&
+          !each_operand(place, [&](FusedStrides& v) { return v.outer_stride[d] == v.row_stride * place.inner; }))
+        return;
+      if (varies_along(place, d, outer[d])) return;
+      if (place.inner == 1)
+        each_operand(place, [&](FusedStrides& v) {
+          v.row_stride = outer[d] == 1 ? v.row_stride : v.outer_stride[d];
+          return true;
+        });
+      place.inner *= outer[d];
+      --rank;
+    }
+  }
+
+  /// Whether the kernel would treat the parts of a row differently that has outer dim `d` too.
+  bool varies_along(const FusedPlace& place, int d, std::int64_t extent) const {
+    if (extent == 1) return false;
+    // An operand that the kernel reads once per row must be constant along the merged row.
+    for (std::size_t i = 0; i < place.inputs.size(); ++i)
+      if (!fused_.input_in_row[i] && place.inputs[i].strides.outer_stride[d] != 0) return true;
+    // A result must be reduced along both dims or along neither: the kernel treats the row alike throughout.
+    for (int k = 0; k < fused_.store_count; ++k)
+      if (fused_.stores[k].kind == StoreKind::accumulate &&
+          fused_.stores[k].along_row != (place.outputs[static_cast<std::size_t>(k)].strides.outer_stride[d] == 0))
+        return true;
+    return false;
+  }
+
+  /// Makes the longest outer dim the row where rows are short, such as those of a column that a roll moves across the
+  /// border: a call of the kernel for each row would cost more than the elements of the row.
+  void turn_short_rows(FusedPlace& place, std::int64_t* outer, int rank) const {
+    constexpr std::int64_t least = 16;
+    int longest = 0;
+    for (int d = 1; d < rank; ++d) longest = outer[d] > outer[longest] ? d : longest;
+    if (rank == 0 || place.inner >= least || outer[longest] < 4 * least) return;
+    for (std::size_t i = 0; i < place.inputs.size(); ++i)
+      if (!fused_.input_in_row[i]) return;  // the kernel reads it once for a row
+    std::swap(outer[longest], place.inner);
+    for (auto* operands : {&place.inputs, &place.outputs})
+      for (FusedOperand& own : *operands) std::swap(own.strides.outer_stride[longest], own.strides.row_stride);
+  }
+
+  /// Finds inputs that are contiguous along an outer dim instead of the row, and makes that dim the innermost outer
+  /// dim. A tile then is a box of rows along this dim. It reads whole cache lines of these inputs once, as it copies
+  /// its part to scratch; the kernel would read one element of a line at a time.
+  void find_transposed(FusedPlace& place, std::int64_t* outer, int rank) const {
+    constexpr std::int64_t least = 16;
+    int turned = -1;
+    std::int64_t most = 0;
+    const auto is_transposed = [&](std::size_t i, int d) {
+      const FusedStrides& own = place.inputs[i].strides;
+      return place.inputs[i].is_stored() && fused_.input_in_row[i] && own.outer_stride[d] == 1 && own.row_stride != 1 &&
+             own.row_stride != 0;
+    };
+    for (int d = 0; d < rank; ++d) {
+      std::int64_t bytes = 0;
+      for (std::size_t i = 0; i < place.inputs.size(); ++i)
+        if (is_transposed(i, d)) bytes += static_cast<std::int64_t>(size_of(fused_.inputs[i]));
+      if (place.inner >= least && outer[d] >= least && bytes > most) turned = d, most = bytes;
+    }
+    if (turned < 0) return;
+    for (std::size_t i = 0; i < place.inputs.size(); ++i)
+      if (is_transposed(i, turned)) place.transposed |= std::uint64_t{1} << i;
+    std::swap(outer[turned], outer[rank - 1]);
+    for (auto* operands : {&place.inputs, &place.outputs})
+      for (FusedOperand& own : *operands)
+        std::swap(own.strides.outer_stride[turned], own.strides.outer_stride[rank - 1]);
+  }
+};
+
+}  // namespace tessera::runtime::inline TESSERA_ISA
+
+TESSERA_PLANNING_END
+
+#endif
+
 // ---- tessera/runtime/steps/fused/fused_places.hpp
 
 #ifndef TESSERA_RUNTIME_STEPS_FUSED_FUSED_PLACES_HPP
@@ -37946,108 +38685,30 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// How a fused kernel is divided: one call per shard of its iteration space, tiles of each call, and private
-/// accumulators per tile for results that are reduced over rows.
-struct FusedPlaces {
-  /// An operand or result of a kernel call: its shard, and the offset in the shard at which the call begins.
-  struct PlacedOperand {
-    static constexpr std::int32_t in_scratch = -2;
-
-    std::int32_t pointer = -1;  ///< index in Frame::pointers of the shard; -1: this place doesn't read or store it
-    std::int64_t offset = 0;    ///< bytes from that pointer, or from the start of scratch, to the first element
-    FusedStrides strides{};
-    FusedStrides unmerged{};  ///< strides before adjacent dims were merged
-
-    bool is_stored() const { return pointer >= 0 || pointer == in_scratch; }
-    void* data(const Frame& frame) const {
-      return (pointer == in_scratch ? frame.scratch : frame.pointers[static_cast<std::size_t>(pointer)]) + offset;
-    }
-  };
-  /// A kernel call on one shard of the iteration space.
-  struct Place {
-    FusedCall call;
-    std::int64_t inner = 1, rows = 1;
-    Growable<PlacedOperand> inputs, outputs;
-    std::int64_t row_values = 0;                    // offset in scratch
-    std::int64_t unstored = 0, unstored_bytes = 0;  // scratch that takes results which another place stores
-    int first_tile = 0, tiles = 0;
-    std::int64_t run_rows = 0;     // rows after which f32 sums are added to f64 sums; 0: all sums are short enough
-    int first_sum = 0, sums = 0;   ///< range in FusedPlaces::sums
-    std::uint64_t transposed = 0;  ///< bit i: a tile copies its part of input i to scratch, see find_transposed
-    bool idle = false;             ///< has no tiles: it stores nothing, and no other place needs its row values
-    bool joins_rows = false;       ///< its row values are combined with those of other places, maybe of other processes
-  };
-  struct Tile {
-    int place;
-    std::int64_t row_begin, row_end, inner_begin, inner_end;
-    int first_part = 0;  ///< index in FusedPlaces::parts, of the first sum of its place
-  };
-  /// One accumulated result of one place.
-  struct Sum {
-    int pointer;
-    int output;
-    int place;
-    std::int64_t elements;
-    bool is_long = false;  ///< has f64 sums
-  };
-  /// The private accumulator of a tile for a sum: of those elements to which the tile's rows are added.
-  struct Part {
-    std::int64_t first = 0, elements = 0;
-    std::int64_t scratch = 0;  ///< offset of its first element
-  };
+/// How a fused kernel is divided: one call per shard of its iteration space, and the tiles of each call.
+struct FusedPlaces : FusedTiles {
+  using PlacedOperand = FusedOperand;
+  using Place = FusedPlace;
 
   WorkGrid work;
-  HaloReads halos;  ///< at the start of scratch
-  Growable<Place> places;
-  Growable<Tile> tiles;
-  Growable<Sum> sums;
-  Growable<Part> parts;
-  std::int64_t scratch_bytes = 0;
-  int reduces = 0;             ///< number of reductions along the row
-  bool accumulates = false;    ///< some result is reduced over rows
-  bool split_phases = false;   ///< rows are sharded: their reductions are combined across shards between passes
+  HaloReads halos;             ///< at the start of scratch
   std::uint16_t row_axes = 0;  ///< mesh axes that the row is sharded over
-  double tile_cost = 0;        ///< elements of the largest tile
   bool past_caches = false;
   int layers = 1;  ///< each device has a place for each layer of a Stack, one after the other
 
   FusedPlaces(const StepContext& c, const Fused& fused)
-      : work(c.layout, c.step), halos(c), layout_(c.layout), fused_(fused), rank_(c.units[c.step.unit].rank) {
+      : FusedTiles(fused), work(c.layout, c.step), halos(c), layout_(c.layout), rank_(c.units[c.step.unit].rank) {
     make_places(c.units, c.step);
-    make_tiles();
+    make_tiles(halos.bytes());
   }
 
   /// The device of a place, and the place of its layer on another device.
   Coordinates device_of(int place) const { return work.coordinates(place / layers); }
   int on_device(const Coordinates& device, int place) const { return work.index_of(device) * layers + place % layers; }
-  const Part& part(const Tile& tile, int sum) const {
-    const int own = sum - places[static_cast<std::size_t>(tile.place)].first_sum;
-    return parts[static_cast<std::size_t>(tile.first_part + own)];
-  }
-  /// A range of the elements of a sum that contains all to which the rows of a call are added.
-  static std::pair<std::int64_t, std::int64_t> summed_range(const FusedCall& call, const FusedStrides& view) {
-    std::int64_t first = 0, last = 0, begin = call.row_begin, end = call.row_end - 1;
-    for (int d = call.outer_rank - 1; d >= 0; --d) {
-      const std::int64_t extent = call.outer_extent[d], stride = view.outer_stride[d];
-      if (stride == 0 && d == 0) break;  // as for each run of a sum over all rows: divisions cost as much as the sum
-      // If the rows span several indices of an outer dim, they cover this inner dim completely.
-      const bool whole = begin / extent != end / extent;
-      first += whole ? 0 : begin % extent * stride;
-      last += whole ? (extent - 1) * stride : end % extent * stride;
-      begin /= extent, end /= extent;
-    }
-    if (view.row_stride == 0) return {first, last + 1};
-    return {first + call.inner_begin, last + call.inner_end};
-  }
 
  private:
   const FrameLayout& layout_;
-  const Fused& fused_;
   int rank_;
-
-  static std::int64_t aligned(std::int64_t bytes) {
-    return (bytes + block_alignment - 1) / block_alignment * block_alignment;
-  }
 
   void make_places(const UnitsView& units, const PlanStep& step) {
     const Unit& unit = units[step.unit];
@@ -38056,9 +38717,6 @@ struct FusedPlaces {
     Sharding sharding = replicated(rank_);
     for (int d = 0; d < rank_ && d < static_cast<int>(step.factors.size()); ++d)
       sharding.dims[d] = step.factors[static_cast<std::size_t>(d)];
-    for (int i = 0; i < fused_.instr_count; ++i) reduces += fused_.instrs[i].kind == InstrKind::reduce ? 1 : 0;
-    for (int s = 0; s < fused_.store_count; ++s)
-      accumulates = accumulates || fused_.stores[s].kind == StoreKind::accumulate;
     if (rank_ > 0)
       for (std::uint8_t axis : sharding.dims[rank_ - 1]) row_axes = static_cast<std::uint16_t>(row_axes | 1u << axis);
     split_phases = row_axes != 0 && fused_.phases > 1;
@@ -38140,8 +38798,7 @@ struct FusedPlaces {
     if (!work.is_here(w)) place.idle = true;
     place.joins_rows = divided ? !lacks_input : !place.idle;
     if (place.idle) place.unstored_bytes = 0;
-    // The strides of an empty shard are arbitrary, so they must not decide which dims merge.
-    set_extents(place, local, !uses_index() && volume(local) > 0);
+    PlaceExtents(fused_, rank_).set(place, local);
     places.push_back(std::move(place));
   }
 
@@ -38163,7 +38820,7 @@ struct FusedPlaces {
     PlacedOperand made;
     made.pointer = layout.first + shard;
     if (is_fragment)
-      if (const HaloReads::Copied* const copied = halos.find(value, first_read(operand, box, moved), at)) {
+      if (const HaloReads::Copied* const copied = halos.find(value, read_box(operand, box, moved), at)) {
         made.pointer = PlacedOperand::in_scratch;
         made.offset = copied->offset;
         own = copied->halo.box;
@@ -38186,238 +38843,23 @@ struct FusedPlaces {
     return made;
   }
 
-  /// The index in the value of a fragment of the first element that an operand reads in a box.
-  Shape first_read(const UnitOperand& operand, const Box& box, Shape moved) const {
+  /// The elements that an operand reads in a box, as indices in the value of its fragment.
+  Box read_box(const UnitOperand& operand, const Box& box, const Shape& moved) const {
+    Box read{moved, moved};
+    for (std::size_t dim = 0; dim < moved.size(); ++dim) ++read.end[dim];
     for (int d = 0; d < rank_; ++d)
-      if (const int dim = operand.dim_at[d]; dim >= 0)
-        moved[static_cast<std::size_t>(dim)] += box.begin[static_cast<std::size_t>(d)];
-    return moved;
+      if (const int dim = operand.dim_at[d]; dim >= 0) {
+        const auto at = static_cast<std::size_t>(dim), space = static_cast<std::size_t>(d);
+        read.begin[at] = moved[at] + box.begin[space];
+        read.end[at] = moved[at] + box.end[space];
+      }
+    return read;
   }
 
   static bool counts_at(const Coordinates& at, unsigned axes) {
     for (std::size_t axis = 0; axis < at.size(); ++axis)
       if ((axes >> axis & 1u) != 0 && at[axis] != 0) return false;
     return true;
-  }
-
-  bool uses_index() const {
-    for (int i = 0; i < fused_.instr_count; ++i)
-      if (fused_.instrs[i].kind == InstrKind::index) return true;
-    return false;
-  }
-
-  /// Sets the extents of the call. Adjacent dims that are contiguous in every operand merge, so that rows are long.
-  void set_extents(Place& place, const Shape& local, bool may_merge) const {
-    FusedCall& call = place.call;
-    std::int64_t outer[8]{};
-    int rank = rank_ > 0 ? rank_ - 1 : 0;
-    for (int d = 0; d < rank; ++d) outer[d] = local[static_cast<std::size_t>(d)];
-    place.inner = rank_ > 0 ? local[static_cast<std::size_t>(rank_ - 1)] : 1;
-    bool row_free = reduces == 0;
-    for (int s = 0; s < fused_.store_count; ++s) row_free = row_free && fused_.stores[s].kind != StoreKind::row;
-    auto each_operand = [&](auto&& f) {
-      bool all = true;
-      for (PlacedOperand& input : place.inputs) all = all && f(input.strides);
-      for (PlacedOperand& output : place.outputs) all = all && f(output.strides);
-      return all;
-    };
-    if (may_merge) {
-      for (int d = rank - 1; d > 0; --d) {  // merges dim d into dim d - 1
-        if (outer[d] != 1 && outer[d - 1] != 1 &&
-            !each_operand([&](FusedStrides& v) { return v.outer_stride[d - 1] == v.outer_stride[d] * outer[d]; }))
-          continue;
-        each_operand([&](FusedStrides& v) {
-          if (outer[d] != 1) v.outer_stride[d - 1] = v.outer_stride[d];
-          for (int e = d; e + 1 < rank; ++e) v.outer_stride[e] = v.outer_stride[e + 1];
-          return true;
-        });
-        outer[d - 1] *= outer[d];
-        for (int e = d; e + 1 < rank; ++e) outer[e] = outer[e + 1];
-        --rank;
-      }
-      while (row_free && rank > 0) {  // merges the last outer dim into the row
-        const int d = rank - 1;
-        if (outer[d] != 1 && place.inner != 1 &&
-            !each_operand([&](FusedStrides& v) { return v.outer_stride[d] == v.row_stride * place.inner; }))
-          break;
-        // An operand that the kernel reads once per row must be constant along the merged row.
-        bool varies = false;
-        for (std::size_t i = 0; i < place.inputs.size(); ++i)
-          varies = varies || (!fused_.input_in_row[i] && place.inputs[i].strides.outer_stride[d] != 0 && outer[d] != 1);
-        // A result must be reduced along both dims or along neither: the kernel treats the row alike throughout.
-        for (int k = 0; k < fused_.store_count; ++k)
-          varies = varies || (fused_.stores[k].kind == StoreKind::accumulate && outer[d] != 1 &&
-                              fused_.stores[k].along_row !=
-                                  (place.outputs[static_cast<std::size_t>(k)].strides.outer_stride[d] == 0));
-        if (varies) break;
-        if (place.inner == 1)
-          each_operand([&](FusedStrides& v) {
-            v.row_stride = outer[d] == 1 ? v.row_stride : v.outer_stride[d];
-            return true;
-          });
-        place.inner *= outer[d];
-        --rank;
-      }
-      if (row_free && !accumulates && fused_.phases == 1) {
-        turn_short_rows(place, outer, rank);
-        find_transposed(place, outer, rank);
-      }
-    }
-    call.outer_rank = rank;
-    place.rows = 1;
-    for (int d = 0; d < rank; ++d) {
-      call.outer_extent[d] = outer[d];
-      place.rows *= outer[d];
-    }
-  }
-
-  /// Makes the longest outer dim the row where rows are short, such as those of a column that a roll moves across the
-  /// border: a call of the kernel for each row would cost more than the elements of the row.
-  void turn_short_rows(Place& place, std::int64_t* outer, int rank) const {
-    constexpr std::int64_t least = 16;
-    int longest = 0;
-    for (int d = 1; d < rank; ++d) longest = outer[d] > outer[longest] ? d : longest;
-    if (rank == 0 || place.inner >= least || outer[longest] < 4 * least) return;
-    for (std::size_t i = 0; i < place.inputs.size(); ++i)
-      if (!fused_.input_in_row[i]) return;  // the kernel reads it once for a row
-    std::swap(outer[longest], place.inner);
-    for (auto* operands : {&place.inputs, &place.outputs})
-      for (PlacedOperand& own : *operands) std::swap(own.strides.outer_stride[longest], own.strides.row_stride);
-  }
-
-  /// Finds inputs that are contiguous along an outer dim instead of the row, and makes that dim the innermost outer
-  /// dim. A tile then is a box of rows along this dim. It reads whole cache lines of these inputs once, as it copies
-  /// its part to scratch; the kernel would read one element of a line at a time.
-  void find_transposed(Place& place, std::int64_t* outer, int rank) const {
-    constexpr std::int64_t least = 16;
-    int turned = -1;
-    std::int64_t most = 0;
-    const auto is_transposed = [&](std::size_t i, int d) {
-      const FusedStrides& own = place.inputs[i].strides;
-      return place.inputs[i].is_stored() && fused_.input_in_row[i] && own.outer_stride[d] == 1 && own.row_stride != 1 &&
-             own.row_stride != 0;
-    };
-    for (int d = 0; d < rank; ++d) {
-      std::int64_t bytes = 0;
-      for (std::size_t i = 0; i < place.inputs.size(); ++i)
-        if (is_transposed(i, d)) bytes += static_cast<std::int64_t>(size_of(fused_.inputs[i]));
-      if (place.inner >= least && outer[d] >= least && bytes > most) turned = d, most = bytes;
-    }
-    if (turned < 0) return;
-    for (std::size_t i = 0; i < place.inputs.size(); ++i)
-      if (is_transposed(i, turned)) place.transposed |= std::uint64_t{1} << i;
-    std::swap(outer[turned], outer[rank - 1]);
-    for (auto* operands : {&place.inputs, &place.outputs})
-      for (PlacedOperand& own : *operands)
-        std::swap(own.strides.outer_stride[turned], own.strides.outer_stride[rank - 1]);
-  }
-
-  void make_tiles() {
-    constexpr std::int64_t tile_elements = 16384;
-    std::int64_t bytes = halos.bytes();
-    tiles.reserve(places.size());
-    for (std::size_t p = 0; p < places.size(); ++p) {
-      Place& place = places[p];
-      place.first_tile = static_cast<int>(tiles.size());
-      place.unstored = bytes;
-      bytes += place.unstored_bytes;
-      if (place.idle) continue;
-      if (split_phases) {
-        place.row_values = bytes;
-        bytes += aligned(reduces * place.rows * 8);
-      }
-      std::int64_t row_step = std::max<std::int64_t>(1, tile_elements / std::max<std::int64_t>(place.inner, 1));
-      std::int64_t inner_step = place.inner;
-      if (fused_.phases == 1 && place.inner > 2 * tile_elements) inner_step = tile_elements;
-      if (accumulates) {
-        // The accumulators of all tiles are combined, so the number of tiles is bounded.
-        constexpr std::int64_t most = 16;
-        const std::int64_t across = place.inner == 0 ? 1 : (place.inner + inner_step - 1) / inner_step;
-        if (across > most) inner_step = (place.inner + most - 1) / most / 64 * 64 + 64;
-        const std::int64_t along = std::max<std::int64_t>(1, most / across);
-        row_step = std::max(row_step, place.inner == 0 ? place.rows : (place.rows + along - 1) / along);
-      }
-      std::int64_t divided = place.rows;  // how many rows are divided into parts of row_step
-      if (place.transposed != 0) {
-        constexpr std::int64_t box_rows = 128, box_columns = 128;
-        row_step = box_rows;
-        inner_step = box_columns;
-        divided = place.call.outer_extent[place.call.outer_rank - 1];
-      }
-      if (inner_step == 0) inner_step = 1;
-      for (std::int64_t row = 0, end = 0; row < place.rows; row = end) {
-        end = std::min(row + row_step, (row / divided + 1) * divided);
-        for (std::int64_t inner = 0; inner == 0 || inner < place.inner;
-             inner += inner_step)  // at least one tile: a reduction of 0 elements stores its identity
-          tiles.push_back({static_cast<int>(p), row, end, inner, std::min(inner + inner_step, place.inner)});
-      }
-      place.tiles = static_cast<int>(tiles.size()) - place.first_tile;
-      tile_cost =
-          std::max(tile_cost, static_cast<double>(std::min(row_step, place.rows) * std::min(inner_step, place.inner)));
-      if (accumulates) bytes = add_sums(static_cast<int>(p), bytes);
-    }
-    scratch_bytes = bytes;
-  }
-
-  /// Gives a sum of more than sum_run terms per element f64 sums. The kernel keeps a full reduction in f64 anyway.
-  void add_long_sum(Place& place, Sum& sum) const {
-    if (place.rows == 0 || (fused_.stores[sum.output].along_row && sum.elements == 1)) return;
-    const FusedStrides& view = place.outputs[static_cast<std::size_t>(sum.output)].strides;
-    std::int64_t rows = 1, terms = 1;  // `rows` consecutive rows add `terms` terms to each element
-    for (int d = place.call.outer_rank - 1; d >= 0; --d) {
-      const bool reduced = view.outer_stride[d] == 0;
-      const std::int64_t extent = place.call.outer_extent[d];
-      const std::int64_t taken = reduced ? std::min(extent, kernels::sum_run / terms) : extent;
-      rows *= taken;
-      if (reduced) terms *= taken;
-      if (taken < extent) break;
-    }
-    if (rows >= place.rows) return;
-    place.run_rows = place.run_rows == 0 ? rows : std::min(rows, place.run_rows);
-    sum.is_long = true;
-  }
-
-  std::int64_t add_sums(int p, std::int64_t scratch) {
-    Place& place = places[static_cast<std::size_t>(p)];
-    place.first_sum = static_cast<int>(sums.size());
-    for (int s = 0; s < fused_.store_count; ++s) {
-      if (fused_.stores[s].kind != StoreKind::accumulate) continue;
-      // Private accumulators are contiguous and have only the dims that the output keeps.
-      FusedStrides& view = place.outputs[static_cast<std::size_t>(s)].strides;
-      std::int64_t elements = 1;
-      if (view.row_stride != 0 && !fused_.stores[s].along_row) {
-        view.row_stride = 1;
-        elements = place.inner;
-      } else {
-        view.row_stride = 0;
-      }
-      for (int d = place.call.outer_rank - 1; d >= 0; --d)
-        if (view.outer_stride[d] != 0) {
-          view.outer_stride[d] = elements;
-          elements *= place.call.outer_extent[d];
-        }
-      sums.push_back({place.outputs[static_cast<std::size_t>(s)].pointer, s, p, elements});
-      if (fused_.stores[s].reduction == Reduction::sum && fused_.stores[s].dtype == DType::f32)
-        add_long_sum(place, sums.back());
-    }
-    place.sums = static_cast<int>(sums.size()) - place.first_sum;
-    for (int t = place.first_tile; t < place.first_tile + place.tiles; ++t) {
-      Tile& tile = tiles[static_cast<std::size_t>(t)];
-      tile.first_part = static_cast<int>(parts.size());
-      FusedCall call = place.call;
-      call.row_begin = tile.row_begin;
-      call.row_end = tile.row_end;
-      call.inner_begin = tile.inner_begin;
-      call.inner_end = tile.inner_end;
-      for (int k = place.first_sum; k < place.first_sum + place.sums; ++k) {
-        const Sum& sum = sums[static_cast<std::size_t>(k)];
-        const auto [first, last] = summed_range(call, place.outputs[static_cast<std::size_t>(sum.output)].strides);
-        const Part part{first, std::clamp<std::int64_t>(last - first, 0, sum.elements), scratch};
-        parts.push_back(part);
-        scratch += aligned(part.elements * static_cast<std::int64_t>(size_of(fused_.stores[sum.output].dtype)));
-      }
-    }
-    return scratch;
   }
 };
 
@@ -49675,9 +50117,9 @@ constexpr WalkedExit walked_exit(const Exit& exit) {
 
 /// The lists of the kernel P, a Program, as constants.
 template <class P> struct WalkedProgram {
-  template <class List> static constexpr int total(const List* lists, int count) {
+  template <class List> static constexpr int total(const List* of, int count) {
     int sum = 0;
-    for (int i = 0; i < count; ++i) sum += lists[i].size;
+    for (int i = 0; i < count; ++i) sum += of[i].size;
     return sum;
   }
   /// The lists of the schedule, without code. An item after the last keeps an array from being empty.
@@ -51316,6 +51758,7 @@ template <int N> struct ConvTag {
   static constexpr const char* name = N == 1 ? "conv1d" : N == 2 ? "conv2d" : "conv3d";
   static constexpr auto leading_dims = ops::LeadingDims::batch;
   static constexpr int batched = 1;
+  static constexpr int grouped_dim = N == 3 ? 4 : -1;  // of weights that differ between devices: a loop has 9 dims
   template <class X, class W, class... Options> struct result : X {
     using Checks = decltype([] {
       static_assert(
@@ -51412,6 +51855,7 @@ template <int N> struct ConvTransposeTag {
   static constexpr const char* name = N == 1 ? "conv_transpose1d" : N == 2 ? "conv_transpose2d" : "conv_transpose3d";
   static constexpr auto leading_dims = ops::LeadingDims::batch;
   static constexpr int batched = 1;
+  static constexpr int grouped_dim = N == 3 ? 3 : -1;
   template <class X, class W, class... Options> struct result : X {
     using Checks = decltype([] {
       static_assert(X::rank == N + 2 && W::rank == N + 2,
@@ -52179,8 +52623,8 @@ constexpr auto scatter(const X& x, const Indices& indices, const Elements& sourc
 /// source[.., k, ..] for each element of the source, in the order of k: of several elements at one index the last one
 /// stays, on every sharding. Indices and source have one shape, and the extents of x along the other dims. Gradients:
 /// of x the cotangent where no element was replaced; of source the cotangent at the index, 0 for an element that
-/// another one replaced. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim differs.
-/// Communication: D of x, of the indices and of the source is made whole, as in sort.
+/// another element replaced. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim
+/// differs. Communication: D of x, of the indices and of the source is made whole, as in sort.
 template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto scatter(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return detail::scatter<D, ScatterRule{.replaces = true}>(x, indices, source, at);
@@ -52244,7 +52688,8 @@ template <int Rank, class T, Reduction R> struct EmptySegmentsTag {
     const Value identity = is_floating_v<T> ? x.number(monoid_of<R>::template identity<double>())
                                             : x.integer(monoid_of<R>::template identity<T>(), x.dtype());
     return [&]<std::size_t... D>(std::index_sequence<D...>) {
-      return BroadcastToTag<0, Rank>::emit(context, identity, size, build::extent(x, static_cast<int>(D) + 1)...);
+      return BroadcastToTag<0, Rank>::emit(context, identity, size,
+                                           build::extent(x, x.shifted(static_cast<int>(D) + 1, Rank))...);
     }(std::make_index_sequence<Rank - 1>());
   }
 };
@@ -53899,18 +54344,18 @@ template <int Rank, int D, Order O> struct SortTag {
 
 }  // namespace detail
 
-/// The indices that sort dim D: `argsort<-1>(x)`, `argsort<0, ts::Order::descending, std::int64_t>(x)`. Stable; NaN
-/// is the largest value. The result has the shape of x. Communication: as sort.
-template <int D, Order O = Order::ascending, Element Index = std::int32_t, TensorArgument X>
+/// The indices that sort dim D, by default the last: `argsort(x)`, `argsort<0, ts::Order::descending,
+/// std::int64_t>(x)`. Stable; NaN is the largest value. The result has the shape of x. Communication: as sort.
+template <int D = -1, Order O = Order::ascending, Element Index = std::int32_t, TensorArgument X>
 constexpr auto argsort(const X& x, Here at = Here::current()) {
   return call<detail::ArgsortTag<X::rank, detail::checked_dim<D, X::rank>(), O, Index>>(Source::from(at), x);
 }
 
-/// x sorted along dim D: `sort<-1>(x)`, `sort<0, ts::Order::descending>(x)`. Stable; NaN is the largest value, so
-/// that it comes first in descending order, as in PyTorch and JAX. The gradient goes back to where each element came
-/// from. Communication: a split D is made whole, by an all_to_all onto another unsplit dim that its axes divide,
-/// otherwise by an all_gather; the result keeps that sharding. None for other split dims.
-template <int D, Order O = Order::ascending, TensorArgument X>
+/// x sorted along dim D, by default the last: `sort(x)`, `sort<0, ts::Order::descending>(x)`. Stable; NaN is the
+/// largest value, so that it comes first in descending order, as in PyTorch and JAX. The gradient goes back to where
+/// each element came from. Communication: a split D is made whole, by an all_to_all onto another unsplit dim that its
+/// axes divide, otherwise by an all_gather; the result keeps that sharding. None for other split dims.
+template <int D = -1, Order O = Order::ascending, TensorArgument X>
 constexpr auto sort(const X& x, Here at = Here::current()) {
   return call<detail::SortTag<X::rank, detail::checked_dim<D, X::rank>(), O>>(Source::from(at), x);
 }
@@ -53921,10 +54366,10 @@ template <class Values, class Indices> struct TopK {
   Indices indices;
 };
 
-/// The k largest elements along dim D in descending order, and their indices: `auto [values, indices] = topk<-1>(x,
-/// 5)`. Of equal elements the first comes first; NaN is the largest value. Errors: shape_mismatch for k above the
-/// extent. Communication: as sort.
-template <int D, Element Index = std::int32_t, TensorArgument X, SizeOperand K>
+/// The k largest elements along dim D, by default the last, in descending order, and their indices: `auto [values,
+/// indices] = topk(x, 5)`. Of equal elements the first comes first; NaN is the largest value. Errors: shape_mismatch
+/// for k above the extent. Communication: as sort.
+template <int D = -1, Element Index = std::int32_t, TensorArgument X, SizeOperand K>
 constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   const auto indices = call<detail::ArgsortTag<X::rank, dim, Order::descending, Index>>(Source::from(at), x, Dim(k));
@@ -53938,9 +54383,6 @@ template <TensorArgument X, std::integral Dim> constexpr X argsort(const X& x, D
 }
 template <TensorArgument X, std::integral Dim> constexpr X sort(const X& x, Dim) {
   return detail::refuse_dim_argument<Dim>(x);
-}
-template <TensorArgument X, SizeOperand K> constexpr X topk(const X& x, const K&) {
-  return detail::refuse_dim_argument<K>(x);
 }
 template <TensorArgument X, SizeOperand K, std::integral Dim> constexpr X topk(const X& x, const K&, Dim) {
   return detail::refuse_dim_argument<Dim>(x);
@@ -54262,12 +54704,6 @@ template <int Rank, int D> struct StridedSliceTag {
 };
 
 /// The elements at one index of a dim, without that dim.
-/// An index that counts from the end of a dim where it is negative.
-constexpr Value from_either_end(Value index, Value extent) {
-  if (index.node().is_constant()) return index.node().value < 0 ? index + extent : index;
-  return build::select(build::less(index, index.number(0)), index + extent, index);
-}
-
 template <int Rank, int D> struct SelectIndexTag {
   template <class X, class Index> using result = Typed<typename X::type, Rank - 1>;
   static constexpr Value emit(Value context, Value x, Value index) {
@@ -54362,6 +54798,13 @@ constexpr auto slice(const X& x, const Start& start, const Size& size, const Ste
 template <int D, TensorArgument X, SizeOperand Index>
 constexpr auto select(const X& x, const Index& index, Here at = Here::current()) {
   return call<detail::SelectIndexTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(index));
+}
+/// With a tensor as the index it does not compile.
+template <int D, TensorArgument X, TensorArgument Index> constexpr auto select(const X& x, const Index&) {
+  static_assert(std::is_void_v<Index>,
+                "tessera: the index of ts::select<D>(x, i) is a size; with a tensor of rank 0, such as the index of a "
+                "loop, write ts::dynamic_index<D>(x, i), and with a vector of indices ts::index_select<D>(x, i)");
+  return x;
 }
 
 /// x with the update in the elements along dim D from start on, `step` apart (torch.slice_scatter, x.at[a::s].set). A
@@ -55290,6 +55733,7 @@ template <int Rank, int D, int Count, int Index> struct PartTag {
 };
 
 struct BlockDiagTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
   template <class A, class B> using result = typename ConcatTag<2, 0>::template result<A, B>;
   static constexpr Value emit(Value context, Value a, Value b) {
     a = a.at(context.source), b = b.at(context.source);
@@ -56500,6 +56944,7 @@ template <> struct RotaryFrequencies<YarnRotary> {
 /// The angle by which each element of x [batch, time, heads, width] is rotated: [time, 1, width].
 template <RotaryForm Form, class Options> struct RotaryAnglesTag {
   static constexpr const char* function = "rotary_embedding";
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;  // an offset may differ between devices
   template <class X, class Offset, class... Fields> struct result : Typed<double, 3> {
     using Checks = decltype([] {
       static_assert(Offset::rank == 0, "tessera: the offset of a rotary_embedding is a number or a tensor of rank 0");
@@ -56644,34 +57089,7 @@ struct GroupedQueryAttention {
   constexpr auto operator()(const auto& x, const Drop& drop = {}, Here at = Here::current()) const {
     return detail::attend_causally(*this, x, drop, at);
   }
-  template <class Memory, class Drop = detail::NoDropout>
-    requires(!detail::DropsWeights<Memory>)
-  constexpr auto operator()(const auto& x, const Memory& memory, const Drop& drop = {},
-                            Here at = Here::current()) const {
-    return detail::attend_to_all(*this, x, memory, drop, at);
-  }
-  template <detail::DropsWeights Drop = detail::NoDropout>
-  constexpr auto causal(const auto& x, const Drop& drop = {}, Here at = Here::current()) const {
-    return detail::attend_causally(*this, x, drop, at);
-  }
-  template <class Mask, class Drop = detail::NoDropout>
-    requires(!detail::DropsWeights<Mask>)
-  constexpr auto causal(const auto& x, const Mask& mask, const Drop& drop = {}, Here at = Here::current()) const {
-    return detail::attend_where<true>(*this, x, x, mask, drop, at);
-  }
-  template <class Drop = detail::NoDropout>
-  constexpr auto masked(const auto& x, const auto& memory, const auto& mask, const Drop& drop = {},
-                        Here at = Here::current()) const {
-    return detail::attend_where<false>(*this, x, memory, mask, drop, at);
-  }
-  template <class Drop = detail::NoDropout>
-  constexpr auto biased(const auto& x, const auto& memory, const auto& bias, const Drop& drop = {},
-                        Here at = Here::current()) const {
-    return detail::attend_with_bias(*this, x, memory, bias, drop, at);
-  }
-  constexpr auto windowed(const auto& x, const auto& before, const auto& after, Here at = Here::current()) const {
-    return detail::attend_in_window(*this, x, before, after, at);
-  }
+  TESSERA_ATTENTION_FORMS()
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
     tessera::detail::require_trace("cached", "the layer", Source::from(at), *this, x, cache);
@@ -56680,9 +57098,6 @@ struct GroupedQueryAttention {
     const auto of_x = known(x, position);
     const auto made = detail::cached_attention<true>(q, std::get<0>(of_x), std::get<1>(of_x), cache, position);
     return std::tuple(merged(std::get<0>(made)), std::get<1>(made));
-  }
-  template <class Memory> constexpr auto keys_and_values(const Memory& memory, Here at = Here::current()) const {
-    return detail::stored_keys_and_values(*this, memory, at);
   }
 
   constexpr auto split(const auto& x, const Dim& count) const {
@@ -56699,9 +57114,6 @@ struct GroupedQueryAttention {
     return std::tuple(rotary_embedding(split(key(x), key_heads), position, rotary), split(value(x), key_heads));
   }
   constexpr auto known(const auto& memory) const { return known(memory, 0); }
-  template <class U> constexpr auto known(const KvCache<U>& memory) const {
-    return std::tuple(memory.keys, memory.values);
-  }
 };
 
 /// A layer of Llama: x + attention(norm(x)), then x + mlp(norm(x)), with RmsNorm, grouped-query attention, rotary
@@ -57018,157 +57430,6 @@ DecoderLayer<T, Place, Activation> decoder_layer(Key key, Extent features, Dim h
 
 #endif
 
-// ---- tessera/graph/transform/value_and_grad.hpp
-
-#ifndef TESSERA_GRAPH_TRANSFORM_VALUE_AND_GRAD_HPP
-#define TESSERA_GRAPH_TRANSFORM_VALUE_AND_GRAD_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera {
-
-namespace detail {
-
-/// A loss may also be a field of a struct, or the result of a compiled function: both are ShardedTensors.
-template <class T> constexpr auto as_scalar(const T& loss) {
-  if constexpr (StoredOperand<T>)
-    return as_sym(loss);
-  else
-    return loss;
-}
-
-/// Whether an argument may be differentiated: a tensor of floats, or a structure.
-template <class X> inline constexpr bool is_differentiable_v = true;
-template <TensorOperand X>
-inline constexpr bool is_differentiable_v<X> = is_floating_v<typename X::element> && !is_float8_v<typename X::element>;
-
-/// Argument I of a call: from the chosen arguments if I is one of Chosen, else from all.
-template <int I, int... Chosen> constexpr const auto& chosen_argument(const auto& chosen, const auto& all) {
-  constexpr int at = [] {
-    int k = 0, found = -1;
-    ((found = Chosen == I ? k : found, ++k), ...);
-    return found;
-  }();
-  if constexpr (at >= 0)
-    return std::get<static_cast<std::size_t>(at)>(chosen);
-  else
-    return std::get<static_cast<std::size_t>(I)>(all);
-}
-
-}  // namespace detail
-
-/// Inside a traced function: value_and_grad(f)(first, rest...) returns (f(first, rest...), gradient), where the
-/// gradient is that of f's result with respect to the tensors of `first`.
-///
-/// f returns a rank-0 tensor, or a tuple that begins with one, followed by auxiliary results. The gradient has the type
-/// and the shapes of `first`; a field without gradient (a Dim, a Scalar, an integer tensor) is copied. `rest` is held
-/// constant. In the function of a ts::shard_map, a loss that differs between devices stands for the sum of their
-/// losses, as in JAX: the gradient of a value that devices share is summed over them. Errors: `structure` for a loss
-/// that has a value for each layer of a Stack. Source: reverse-mode differentiation of the traced graph; no tape exists
-/// at run time.
-template <class F> constexpr auto value_and_grad(F f, Here at = Here::current()) {
-  return [f, line = Source::from(at)](const auto& first, const auto&... rest) {
-    constexpr bool is_differentiable = detail::is_differentiable_v<std::remove_cvref_t<decltype(first)>>;
-    static_assert(is_differentiable,
-                  "tessera: ts::grad and ts::value_and_grad need an argument with floating tensors; convert integers "
-                  "with ts::cast<float>(x)");
-    auto gradient = detail::settle(first);
-    constexpr bool is_called = requires { f(std::as_const(gradient), rest...); };
-    static_assert(is_called, "tessera: the function of ts::grad and ts::value_and_grad can't be called with these "
-                             "arguments; compare their number and types with its parameters");
-    if constexpr (!is_called) {
-      return std::tuple(gradient, gradient);
-    } else {
-      const detail::Floating sources = detail::make_variables(gradient, line);
-      auto value = detail::settle(f(std::as_const(gradient), rest...));
-      auto loss = [&] {
-        if constexpr (detail::is_tuple_v<decltype(value)>)
-          return detail::as_scalar(std::get<0>(value));
-        else
-          return detail::as_scalar(value);
-      }();
-      using Loss = decltype(loss);
-      static_assert(SymOperand<Loss>,
-                    "tessera: call ts::grad and ts::value_and_grad inside a traced function, and their "
-                    "results on traced arguments");
-      static_assert(Loss::rank == 0,
-                    "tessera: the function of ts::grad and of ts::value_and_grad returns a loss of rank "
-                    "0; reduce the loss with ts::mean or ts::sum");
-      if constexpr (LocalOperand<Loss>)
-        loss.value = loss.of_all_devices();
-      else if constexpr (Loss::rank == 0)  // otherwise a static_assert has failed
-        if (loss.value.rank() != 0)
-          loss.value.refuse(errc::structure,
-                            "[stack] loss: the loss is computed from a field of all layers, so it has a "
-                            "value for each layer, not a single value");
-      detail::replace_floating(gradient, loss.value, differentiate(loss.value, sources.ids));
-      return std::tuple(value, gradient);
-    }
-  };
-}
-
-/// The same for the arguments with these numbers, from 0 (argnums of JAX): `value_and_grad<0, 2>(f)(x, y, z)` returns
-/// (f(x, y, z), (gradient of x, gradient of z)), and `value_and_grad<1>` only the gradient of the second argument.
-template <int First, int... More, class F> constexpr auto value_and_grad(F f, Here at = Here::current()) {
-  return [f, at](const auto&... arguments) {
-    constexpr int count = sizeof...(arguments);
-    constexpr bool in_range = First >= 0 && First < count && ((More >= 0 && More < count) && ...);
-    static_assert(in_range, "tessera: a number of ts::grad<...> and ts::value_and_grad<...> is that of an argument, "
-                            "counted from 0");
-    if constexpr (in_range) {
-      const auto all = std::tie(arguments...);
-      const auto chosen =
-          std::tuple<decltype(detail::settle(std::get<First>(all))), decltype(detail::settle(std::get<More>(all)))...>(
-              detail::settle(std::get<First>(all)), detail::settle(std::get<More>(all))...);
-      auto [value, gradients] = value_and_grad(
-          [&](const auto& own) {
-            return [&]<std::size_t... I>(std::index_sequence<I...>) {
-              return f(detail::chosen_argument<static_cast<int>(I), First, More...>(own, all)...);
-            }(std::make_index_sequence<sizeof...(arguments)>());
-          },
-          at)(chosen);
-      if constexpr (sizeof...(More) == 0)
-        return std::tuple(value, std::get<0>(gradients));
-      else
-        return std::tuple(value, gradients);
-    }
-  };
-}
-
-/// For ts::grad: f returns a tuple of the loss and auxiliary results.
-struct HasAux {};
-inline constexpr HasAux has_aux{};
-
-/// Inside a traced function: only the gradient.
-template <class F> constexpr auto grad(F f, Here at = Here::current()) {
-  return [f, at](const auto& first, const auto&... rest) { return std::get<1>(value_and_grad(f, at)(first, rest...)); };
-}
-/// The gradients of the arguments with these numbers: see value_and_grad.
-template <int First, int... More, class F> constexpr auto grad(F f, Here at = Here::current()) {
-  return [f, at](const auto&... arguments) { return std::get<1>(value_and_grad<First, More...>(f, at)(arguments...)); };
-}
-/// (the gradient, the auxiliary result), or a tuple of the auxiliary results where f returns several after the loss:
-/// `grad(f, ts::has_aux)`, as jax.grad(f, has_aux=True).
-template <class F> constexpr auto grad(F f, HasAux, Here at = Here::current()) {
-  return [f, at](const auto& first, const auto&... rest) {
-    const auto [value, gradient] = value_and_grad(f, at)(first, rest...);
-    return std::apply(
-        [&](const auto&, const auto&... aux) {
-          if constexpr (sizeof...(aux) == 1)
-            return std::tuple(gradient, aux...);
-          else
-            return std::tuple(gradient, std::tuple(aux...));
-        },
-        value);
-  };
-}
-
-}  // namespace tessera
-
-TESSERA_PLANNING_END
-
-#endif
-
 // ---- tessera/optim/tree_map.hpp
 
 #ifndef TESSERA_OPTIM_TREE_MAP_HPP
@@ -57438,60 +57699,6 @@ template <class F, class First, class... Rest>
   requires(sizeof...(Rest) > 1)
 constexpr auto tree_map(F f, const First& first, const Rest&... rest) {
   return detail::tree_map_at({}, f, first, rest...);
-}
-
-}  // namespace tessera::optim
-
-#endif
-
-// ---- tessera/optim/accumulate.hpp
-
-#ifndef TESSERA_OPTIM_ACCUMULATE_HPP
-#define TESSERA_OPTIM_ACCUMULATE_HPP
-
-namespace tessera::optim {
-
-namespace detail {
-
-template <int Microbatches, class Loss> struct Accumulate {
-  Loss loss;
-  Here at;  ///< all operations have the line of ts::optim::accumulate
-
-  template <class Model, class... Batch> constexpr auto operator()(const Model& model, const Batch&... batch) const {
-    const auto add_part = [&](const auto& sum, const auto& part) {
-      const auto [value, gradient] =
-          std::apply([&](const auto&... own) { return value_and_grad(loss)(model, own...); }, part);
-      return std::tuple(tree_map([&](auto a, auto b) { return call<AddTag>(Source::from(at), a, b); }, sum, gradient),
-                        value);
-    };
-    // Microbatch i has the examples i, i + Microbatches, ...: every device has examples of each, so that none move.
-    const auto [sum, values] = scan(add_part, tree_map([&](auto p) { return zeros_like(p, at); }, model),
-                                    std::tuple(movedim<1, 0>(part_of(batch), at)...), {}, at);
-    return std::tuple(mean(values, at),
-                      tree_map([&](auto s) { return call<DivTag>(Source::from(at), s, Microbatches); }, sum));
-  }
-
- private:
-  template <TensorOperand X> constexpr auto part_of(const X& batch) const {
-    static_assert(X::rank >= 1, "tessera: what accumulate divides into microbatches has a dim of the batch");
-    using Split = tessera::detail::SplitTag<X::rank, 0, 2, MadeBy::accumulate>;
-    return call<Split>(Source::from(at), batch, Dim(Microbatches));
-  }
-};
-
-}  // namespace detail
-
-/// Gradient accumulation: value_and_grad of a loss that is a mean over examples, computed for `Microbatches` parts of
-/// the batch one after the other. Returns the mean loss and gradient. Activations need the memory of one microbatch.
-///
-///     const auto [loss, gradient] = ts::optim::accumulate<4>(loss_of)(model, x, t);   // x, t: [batch, ...]
-/// Inside a traced function. Tensors after the model are cut along their first dim. Errors: not_divisible unless
-/// Microbatches divides the batch. Communication: that of value_and_grad; gradients of replicated parameters are
-/// reduced once, after the last microbatch (no_sync of PyTorch). A split batch does not move if Microbatches divides
-/// the rows of each device.
-template <int Microbatches, class Loss> constexpr auto accumulate(Loss loss, Here at = Here::current()) {
-  static_assert(Microbatches > 0, "tessera: accumulate needs at least one microbatch");
-  return detail::Accumulate<Microbatches, Loss>{loss, at};
 }
 
 }  // namespace tessera::optim
@@ -58123,10 +58330,10 @@ constexpr auto adadelta(const Model& model, const Gradients& gradients,
 
 #endif
 
-// ---- tessera/optim/tensor_norm.hpp
+// ---- tessera/optim/gradients/tensor_norm.hpp
 
-#ifndef TESSERA_OPTIM_TENSOR_NORM_HPP
-#define TESSERA_OPTIM_TENSOR_NORM_HPP
+#ifndef TESSERA_OPTIM_GRADIENTS_TENSOR_NORM_HPP
+#define TESSERA_OPTIM_GRADIENTS_TENSOR_NORM_HPP
 
 namespace tessera::optim::detail {
 
@@ -58629,20 +58836,31 @@ template <class Condition> struct SelectLeaves {
   const Condition& condition;
   const Growable<Value>& no;
   std::size_t next = 0;
+  bool in_stack = false;
   template <class Leaf> constexpr void leaf(Leaf& yes) {
+    if constexpr (StoredOperand<Leaf>)
+      if (in_stack) {
+        replace_leaf(yes, of_layers(yes, no[next++]));
+        return;
+      }
     if constexpr (TensorOperand<Leaf>) {
       const auto own = as_local<Condition>(yes);
       using Own = std::remove_const_t<decltype(own)>;
       yes = Leaf(as_sym(call<SelectTag>(own.value.source, condition, own, Own(no[next++]))));
     }
   }
-  constexpr void enter_stack(const auto&) {
-    condition.value.refuse(errc::unsupported,
-                           "[cond] Stack: a condition that differs between the devices of a shard_map selects no "
-                           "Stacks; make it equal on all devices with ts::pmax or ts::psum");
-  }
+  constexpr void enter_stack(const auto&) { in_stack = true; }
   constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
+  constexpr void leave_stack() { in_stack = false; }
+
+ private:
+  /// Of all layers, whose dim is in front of those of devices.
+  template <class Leaf> constexpr Value of_layers(const Leaf& yes, const Value& otherwise) const {
+    const Value layers = here(Condition::of_field(yes, condition.value.source).value);
+    const Value holds = here(condition.with_dims_for(Condition::region::all)).at(condition.value.source);
+    const unsigned of_devices = ((1u << holds.rank()) - 1) << 1, all = (1u << layers.rank()) - 1;
+    return build::select(build::insert_singletons(holds, all & ~of_devices, layers.rank()), layers, otherwise);
+  }
 };
 struct ListLeaves {
   Growable<Value> values{};
@@ -58886,10 +59104,10 @@ constexpr Init while_loop(const Condition&, const Body&, const Init& init) {
 
 #endif
 
-// ---- tessera/optim/clip.hpp
+// ---- tessera/optim/gradients/clip.hpp
 
-#ifndef TESSERA_OPTIM_CLIP_HPP
-#define TESSERA_OPTIM_CLIP_HPP
+#ifndef TESSERA_OPTIM_GRADIENTS_CLIP_HPP
+#define TESSERA_OPTIM_GRADIENTS_CLIP_HPP
 
 namespace tessera {
 
@@ -59081,7 +59299,7 @@ constexpr Model clip_by_value(const Model& gradients, const Limit& limit, Here a
 #ifndef TESSERA_OPTIM_TREE_VDOT_HPP
 #define TESSERA_OPTIM_TREE_VDOT_HPP
 
-// Sums over all tensors of models. ts::global_norm (optim/clip.hpp) is their norm.
+// Sums over all tensors of models. ts::global_norm (optim/gradients/clip.hpp) is their norm.
 
 namespace tessera {
 
@@ -59176,6 +59394,319 @@ constexpr auto cg(const A& a, const B& b, const Most& most, const Cg& options = 
                  },
                  std::tuple(tree_map([](auto g) { return zeros_like(g); }, b), b, b, norm2, 0), most, at);
   return std::tuple(std::get<0>(end), std::get<4>(end));
+}
+
+}  // namespace tessera::optim
+
+#endif
+
+// ---- tessera/graph/transform/value_and_grad.hpp
+
+#ifndef TESSERA_GRAPH_TRANSFORM_VALUE_AND_GRAD_HPP
+#define TESSERA_GRAPH_TRANSFORM_VALUE_AND_GRAD_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+namespace detail {
+
+/// A loss may also be a field of a struct, or the result of a compiled function: both are ShardedTensors.
+template <class T> constexpr auto as_scalar(const T& loss) {
+  if constexpr (StoredOperand<T>)
+    return as_sym(loss);
+  else
+    return loss;
+}
+
+/// Whether an argument may be differentiated: a tensor of floats, or a structure.
+template <class X> inline constexpr bool is_differentiable_v = true;
+template <TensorOperand X>
+inline constexpr bool is_differentiable_v<X> = is_floating_v<typename X::element> && !is_float8_v<typename X::element>;
+
+/// Argument I of a call: from the chosen arguments if I is one of Chosen, else from all.
+template <int I, int... Chosen> constexpr const auto& chosen_argument(const auto& chosen, const auto& all) {
+  constexpr int at = [] {
+    int k = 0, found = -1;
+    ((found = Chosen == I ? k : found, ++k), ...);
+    return found;
+  }();
+  if constexpr (at >= 0)
+    return std::get<static_cast<std::size_t>(at)>(chosen);
+  else
+    return std::get<static_cast<std::size_t>(I)>(all);
+}
+
+}  // namespace detail
+
+/// Inside a traced function: value_and_grad(f)(first, rest...) returns (f(first, rest...), gradient), where the
+/// gradient is that of f's result with respect to the tensors of `first`.
+///
+/// f returns a rank-0 tensor, or a tuple that begins with one, followed by auxiliary results. The gradient has the type
+/// and the shapes of `first`; a field without gradient (a Dim, a Scalar, an integer tensor) is copied. `rest` is held
+/// constant. In the function of a ts::shard_map, a loss that differs between devices stands for the sum of their
+/// losses, as in JAX: the gradient of a value that devices share is summed over them. Errors: `structure` for a loss
+/// that has a value for each layer of a Stack. Source: reverse-mode differentiation of the traced graph; no tape exists
+/// at run time.
+template <class F> constexpr auto value_and_grad(F f, Here at = Here::current()) {
+  return [f, line = Source::from(at)](const auto& first, const auto&... rest) {
+    constexpr bool is_differentiable = detail::is_differentiable_v<std::remove_cvref_t<decltype(first)>>;
+    static_assert(is_differentiable,
+                  "tessera: ts::grad and ts::value_and_grad need an argument with floating tensors; convert integers "
+                  "with ts::cast<float>(x)");
+    auto gradient = detail::settle(first);
+    constexpr bool is_called = requires { f(std::as_const(gradient), rest...); };
+    static_assert(is_called, "tessera: the function of ts::grad and ts::value_and_grad can't be called with these "
+                             "arguments; compare their number and types with its parameters");
+    if constexpr (!is_called) {
+      return std::tuple(gradient, gradient);
+    } else {
+      const detail::Floating sources = detail::make_variables(gradient, line);
+      auto value = detail::settle(f(std::as_const(gradient), rest...));
+      auto loss = [&] {
+        if constexpr (detail::is_tuple_v<decltype(value)>)
+          return detail::as_scalar(std::get<0>(value));
+        else
+          return detail::as_scalar(value);
+      }();
+      using Loss = decltype(loss);
+      static_assert(SymOperand<Loss>,
+                    "tessera: call ts::grad and ts::value_and_grad inside a traced function, and their "
+                    "results on traced arguments");
+      static_assert(Loss::rank == 0,
+                    "tessera: the function of ts::grad and of ts::value_and_grad returns a loss of rank "
+                    "0; reduce the loss with ts::mean or ts::sum");
+      if constexpr (LocalOperand<Loss>)
+        loss.value = loss.of_all_devices();
+      else if constexpr (Loss::rank == 0)  // otherwise a static_assert has failed
+        if (loss.value.rank() != 0)
+          loss.value.refuse(errc::structure,
+                            "[stack] loss: the loss is computed from a field of all layers, so it has a "
+                            "value for each layer, not a single value");
+      detail::replace_floating(gradient, loss.value, differentiate(loss.value, sources.ids));
+      return std::tuple(value, gradient);
+    }
+  };
+}
+
+/// The same for the arguments with these numbers, from 0 (argnums of JAX): `value_and_grad<0, 2>(f)(x, y, z)` returns
+/// (f(x, y, z), (gradient of x, gradient of z)), and `value_and_grad<1>` only the gradient of the second argument.
+template <int First, int... More, class F> constexpr auto value_and_grad(F f, Here at = Here::current()) {
+  return [f, at](const auto&... arguments) {
+    constexpr int count = sizeof...(arguments);
+    constexpr bool in_range = First >= 0 && First < count && ((More >= 0 && More < count) && ...);
+    static_assert(in_range, "tessera: a number of ts::grad<...> and ts::value_and_grad<...> is that of an argument, "
+                            "counted from 0");
+    if constexpr (in_range) {
+      const auto all = std::tie(arguments...);
+      const auto chosen =
+          std::tuple<decltype(detail::settle(std::get<First>(all))), decltype(detail::settle(std::get<More>(all)))...>(
+              detail::settle(std::get<First>(all)), detail::settle(std::get<More>(all))...);
+      auto [value, gradients] = value_and_grad(
+          [&](const auto& own) {
+            return [&]<std::size_t... I>(std::index_sequence<I...>) {
+              return f(detail::chosen_argument<static_cast<int>(I), First, More...>(own, all)...);
+            }(std::make_index_sequence<sizeof...(arguments)>());
+          },
+          at)(chosen);
+      if constexpr (sizeof...(More) == 0)
+        return std::tuple(value, std::get<0>(gradients));
+      else
+        return std::tuple(value, gradients);
+    }
+  };
+}
+
+/// For ts::grad: f returns a tuple of the loss and auxiliary results.
+struct HasAux {};
+inline constexpr HasAux has_aux{};
+
+/// Inside a traced function: only the gradient.
+template <class F> constexpr auto grad(F f, Here at = Here::current()) {
+  return [f, at](const auto& first, const auto&... rest) { return std::get<1>(value_and_grad(f, at)(first, rest...)); };
+}
+/// The gradients of the arguments with these numbers: see value_and_grad.
+template <int First, int... More, class F> constexpr auto grad(F f, Here at = Here::current()) {
+  return [f, at](const auto&... arguments) { return std::get<1>(value_and_grad<First, More...>(f, at)(arguments...)); };
+}
+/// (the gradient, the auxiliary result), or a tuple of the auxiliary results where f returns several after the loss:
+/// `grad(f, ts::has_aux)`, as jax.grad(f, has_aux=True).
+template <class F> constexpr auto grad(F f, HasAux, Here at = Here::current()) {
+  return [f, at](const auto& first, const auto&... rest) {
+    const auto [value, gradient] = value_and_grad(f, at)(first, rest...);
+    return std::apply(
+        [&](const auto&, const auto&... aux) {
+          if constexpr (sizeof...(aux) == 1)
+            return std::tuple(gradient, aux...);
+          else
+            return std::tuple(gradient, std::tuple(aux...));
+        },
+        value);
+  };
+}
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/optim/gradients/accumulate.hpp
+
+#ifndef TESSERA_OPTIM_GRADIENTS_ACCUMULATE_HPP
+#define TESSERA_OPTIM_GRADIENTS_ACCUMULATE_HPP
+
+namespace tessera::optim {
+
+namespace detail {
+
+template <int Microbatches, class Loss> struct Accumulate {
+  Loss loss;
+  Here at;  ///< all operations have the line of ts::optim::accumulate
+
+  template <class Model, class... Batch> constexpr auto operator()(const Model& model, const Batch&... batch) const {
+    const auto add_part = [&](const auto& sum, const auto& part) {
+      const auto [value, gradient] =
+          std::apply([&](const auto&... own) { return value_and_grad(loss)(model, own...); }, part);
+      return std::tuple(tree_map([&](auto a, auto b) { return call<AddTag>(Source::from(at), a, b); }, sum, gradient),
+                        value);
+    };
+    // Microbatch i has the examples i, i + Microbatches, ...: every device has examples of each, so that none move.
+    const auto [sum, values] = scan(add_part, tree_map([&](auto p) { return zeros_like(p, at); }, model),
+                                    std::tuple(movedim<1, 0>(part_of(batch), at)...), {}, at);
+    return std::tuple(mean(values, at),
+                      tree_map([&](auto s) { return call<DivTag>(Source::from(at), s, Microbatches); }, sum));
+  }
+
+ private:
+  template <TensorOperand X> constexpr auto part_of(const X& batch) const {
+    static_assert(X::rank >= 1, "tessera: what accumulate divides into microbatches has a dim of the batch");
+    using Split = tessera::detail::SplitTag<X::rank, 0, 2, MadeBy::accumulate>;
+    return call<Split>(Source::from(at), batch, Dim(Microbatches));
+  }
+};
+
+}  // namespace detail
+
+/// Gradient accumulation: value_and_grad of a loss that is a mean over examples, computed for `Microbatches` parts of
+/// the batch one after the other. Returns the mean loss and gradient. Activations need the memory of one microbatch.
+///
+///     const auto [loss, gradient] = ts::optim::accumulate<4>(loss_of)(model, x, t);   // x, t: [batch, ...]
+/// Inside a traced function. Tensors after the model are cut along their first dim. Errors: not_divisible unless
+/// Microbatches divides the batch. Communication: that of value_and_grad; gradients of replicated parameters are
+/// reduced once, after the last microbatch (no_sync of PyTorch). A split batch does not move if Microbatches divides
+/// the rows of each device.
+template <int Microbatches, class Loss> constexpr auto accumulate(Loss loss, Here at = Here::current()) {
+  static_assert(Microbatches > 0, "tessera: accumulate needs at least one microbatch");
+  return detail::Accumulate<Microbatches, Loss>{loss, at};
+}
+
+}  // namespace tessera::optim
+
+#endif
+
+// ---- tessera/optim/gradients/loss_scale.hpp
+
+#ifndef TESSERA_OPTIM_GRADIENTS_LOSS_SCALE_HPP
+#define TESSERA_OPTIM_GRADIENTS_LOSS_SCALE_HPP
+
+// Dynamic loss scaling, for gradients that f16 would round to 0. It is computed on the devices, including whether a
+// step is skipped; the host reads nothing.
+namespace tessera::optim {
+
+/// How the scale of the loss changes, with the defaults of torch.amp.GradScaler.
+struct LossScaling {
+  Scalar growth_factor = 2.0, backoff_factor = 0.5;
+  Scalar growth_interval = 2000;  ///< steps with finite gradients before the scale grows
+};
+
+/// The scale of the loss, and the number of steps with finite gradients since its last change. It is a state: a
+/// training step takes and returns it.
+struct LossScale {
+  ShardedTensor<float, 0> scale, steps;
+
+  static constexpr std::array field_names{"scale", "steps"};
+};
+
+/// The initial LossScale; `scale` is init_scale of torch.amp.GradScaler. Communication: none.
+inline LossScale loss_scale(const Mesh& mesh, float scale = 65536.0f) {
+  return {full<float, 0>({}, scale, mesh), full<float, 0>({}, 0.0f, mesh)};
+}
+
+/// Inside a traced function: gradients divided by the scale of the loss, as scaler.unscale_ of PyTorch. Communication:
+/// none.
+template <class Model>
+constexpr Model unscale(const Model& gradients, const LossScale& scaling, Here at = Here::current()) {
+  detail::require_traced("unscale", "ts::optim::unscale", Source::from(at), gradients, scaling);
+  const Value scale = detail::value_of(scaling.scale).at(Source::from(at));
+  return tree_map(
+      [&](auto g) {
+        // In f16 the inverse of a large scale would be 0.
+        const Value from = g.value.at(Source::from(at));
+        const DType wide = computed_as(from.dtype());
+        return decltype(g)(build::cast(build::cast(from, wide) * build::cast(1.0 / scale, wide), from.dtype()));
+      },
+      gradients);
+}
+
+/// Inside a traced function: whether no element of a model is an infinity or NaN. Communication: one all_reduce of a
+/// rank-0 tensor; partial gradients are reduced first. Errors: structure for a model without floating-point tensors.
+template <class Model> constexpr Sym<bool, 0> all_finite(const Model& gradients, Here at = Here::current()) {
+  detail::require_traced("all_finite", "ts::optim::all_finite", Source::from(at), gradients);
+  const Growable<Value> values = detail::parameters_of(gradients);
+  if (values.empty()) fail(errc::structure, "[all_finite] gradients: the model has no floating-point tensor");
+  Value total{};
+  for (const Value& value : values) {
+    const Value v = value.at(Source::from(at));
+    // x - x is 0 for finite x and NaN for all others, and a sum keeps NaN.
+    const Value zeros = build::cast(build::sum_of(v - v, (1u << v.rank()) - 1), DType::f32);
+    total = total.module == nullptr ? zeros : total + zeros;
+  }
+  const Value whole = with_sharding(Sym<float, 0>(total), {}).value;
+  return Sym<bool, 0>(build::equal(whole, whole.number(0.0)));
+}
+
+/// Inside a traced function: `after` if the condition is true, otherwise `before`, bit for bit, for the floating-point
+/// tensors of a model or a state: use it to skip a step whose gradients are not finite. The number of steps in a state,
+/// a Scalar, includes skipped steps, since the host does not know of them. Communication: none.
+template <class Model>
+constexpr Model keep_if(const Sym<bool, 0>& condition, const Model& after, const Model& before,
+                        Here at = Here::current()) {
+  return tree_map(
+      [&](auto a, auto b) {
+        const Value from = a.value.at(Source::from(at));
+        return decltype(a)(build::select(condition.value, from, b.value));
+      },
+      after, before);
+}
+
+/// Inside a traced function: the LossScale after a step, as scaler.update() of PyTorch. The scale shrinks after
+/// gradients that were not finite, and grows after growth_interval consecutive steps with finite gradients, unless it
+/// would be infinite.
+///
+///     const auto [loss, gradient] = ts::value_and_grad([&](const auto& m, const auto& in, const auto& out) {
+///       return ts::mse(m(in), out) * scaling.scale;
+///     })(model, x, y);
+///     const auto unscaled = ts::optim::unscale(gradient, scaling);
+///     const auto finite = ts::optim::all_finite(unscaled);
+///     const auto [moved, moved_state] = ts::adamw(model, unscaled, state, config);
+///     const auto next = ts::optim::keep_if(finite, moved, model);
+///     const auto next_state = ts::optim::keep_if(finite, moved_state, state);
+///     const auto next_scaling = ts::optim::next_scale(scaling, finite);
+constexpr LossScale next_scale(const LossScale& now, const Sym<bool, 0>& finite, const LossScaling& config = {},
+                               Here at = Here::current()) {
+  const Value scale = detail::value_of(now.scale).at(Source::from(at));
+  const Value steps = detail::value_of(now.steps).at(Source::from(at));
+  const auto number = [&](const Scalar& of) { return build::cast(lower(scale, of), DType::f32); };
+  const Value good = steps + 1.0, enough = build::less(good, number(config.growth_interval));
+  // As in PyTorch, a scale does not grow to infinity, from which it could not shrink.
+  const Value larger = scale * number(config.growth_factor), most = scale.number(std::numeric_limits<float>::max());
+  const Value grown = build::select(enough, scale, build::select(build::less(most, larger), scale, larger));
+  const Value zero = scale.number(0.0), counted = build::select(enough, good, zero);
+  LossScale next;
+  next.scale = ShardedTensor<float, 0>(build::select(finite.value, grown, scale * number(config.backoff_factor)));
+  next.steps = ShardedTensor<float, 0>(build::select(finite.value, counted, zero));
+  return next;
 }
 
 }  // namespace tessera::optim
@@ -59643,114 +60174,6 @@ constexpr auto lion(const Model& model, const Gradients& gradients,
 }
 
 }  // namespace tessera
-
-#endif
-
-// ---- tessera/optim/loss_scale.hpp
-
-#ifndef TESSERA_OPTIM_LOSS_SCALE_HPP
-#define TESSERA_OPTIM_LOSS_SCALE_HPP
-
-// Dynamic loss scaling, for gradients that f16 would round to 0. It is computed on the devices, including whether a
-// step is skipped; the host reads nothing.
-namespace tessera::optim {
-
-/// How the scale of the loss changes, with the defaults of torch.amp.GradScaler.
-struct LossScaling {
-  Scalar growth_factor = 2.0, backoff_factor = 0.5;
-  Scalar growth_interval = 2000;  ///< steps with finite gradients before the scale grows
-};
-
-/// The scale of the loss, and the number of steps with finite gradients since its last change. It is a state: a
-/// training step takes and returns it.
-struct LossScale {
-  ShardedTensor<float, 0> scale, steps;
-
-  static constexpr std::array field_names{"scale", "steps"};
-};
-
-/// The initial LossScale; `scale` is init_scale of torch.amp.GradScaler. Communication: none.
-inline LossScale loss_scale(const Mesh& mesh, float scale = 65536.0f) {
-  return {full<float, 0>({}, scale, mesh), full<float, 0>({}, 0.0f, mesh)};
-}
-
-/// Inside a traced function: gradients divided by the scale of the loss, as scaler.unscale_ of PyTorch. Communication:
-/// none.
-template <class Model>
-constexpr Model unscale(const Model& gradients, const LossScale& scaling, Here at = Here::current()) {
-  detail::require_traced("unscale", "ts::optim::unscale", Source::from(at), gradients, scaling);
-  const Value scale = detail::value_of(scaling.scale).at(Source::from(at));
-  return tree_map(
-      [&](auto g) {
-        // In f16 the inverse of a large scale would be 0.
-        const Value from = g.value.at(Source::from(at));
-        const DType wide = computed_as(from.dtype());
-        return decltype(g)(build::cast(build::cast(from, wide) * build::cast(1.0 / scale, wide), from.dtype()));
-      },
-      gradients);
-}
-
-/// Inside a traced function: whether no element of a model is an infinity or NaN. Communication: one all_reduce of a
-/// rank-0 tensor; partial gradients are reduced first. Errors: structure for a model without floating-point tensors.
-template <class Model> constexpr Sym<bool, 0> all_finite(const Model& gradients, Here at = Here::current()) {
-  detail::require_traced("all_finite", "ts::optim::all_finite", Source::from(at), gradients);
-  const Growable<Value> values = detail::parameters_of(gradients);
-  if (values.empty()) fail(errc::structure, "[all_finite] gradients: the model has no floating-point tensor");
-  Value total{};
-  for (const Value& value : values) {
-    const Value v = value.at(Source::from(at));
-    // x - x is 0 for finite x and NaN for all others, and a sum keeps NaN.
-    const Value zeros = build::cast(build::sum_of(v - v, (1u << v.rank()) - 1), DType::f32);
-    total = total.module == nullptr ? zeros : total + zeros;
-  }
-  const Value whole = with_sharding(Sym<float, 0>(total), {}).value;
-  return Sym<bool, 0>(build::equal(whole, whole.number(0.0)));
-}
-
-/// Inside a traced function: `after` if the condition is true, otherwise `before`, bit for bit, for the floating-point
-/// tensors of a model or a state: use it to skip a step whose gradients are not finite. The number of steps in a state,
-/// a Scalar, includes skipped steps, since the host does not know of them. Communication: none.
-template <class Model>
-constexpr Model keep_if(const Sym<bool, 0>& condition, const Model& after, const Model& before,
-                        Here at = Here::current()) {
-  return tree_map(
-      [&](auto a, auto b) {
-        const Value from = a.value.at(Source::from(at));
-        return decltype(a)(build::select(condition.value, from, b.value));
-      },
-      after, before);
-}
-
-/// Inside a traced function: the LossScale after a step, as scaler.update() of PyTorch. The scale shrinks after
-/// gradients that were not finite, and grows after growth_interval consecutive steps with finite gradients, unless it
-/// would be infinite.
-///
-///     const auto [loss, gradient] = ts::value_and_grad([&](const auto& m, const auto& in, const auto& out) {
-///       return ts::mse(m(in), out) * scaling.scale;
-///     })(model, x, y);
-///     const auto unscaled = ts::optim::unscale(gradient, scaling);
-///     const auto finite = ts::optim::all_finite(unscaled);
-///     const auto [moved, moved_state] = ts::adamw(model, unscaled, state, config);
-///     const auto next = ts::optim::keep_if(finite, moved, model);
-///     const auto next_state = ts::optim::keep_if(finite, moved_state, state);
-///     const auto next_scaling = ts::optim::next_scale(scaling, finite);
-constexpr LossScale next_scale(const LossScale& now, const Sym<bool, 0>& finite, const LossScaling& config = {},
-                               Here at = Here::current()) {
-  const Value scale = detail::value_of(now.scale).at(Source::from(at));
-  const Value steps = detail::value_of(now.steps).at(Source::from(at));
-  const auto number = [&](const Scalar& of) { return build::cast(lower(scale, of), DType::f32); };
-  const Value good = steps + 1.0, enough = build::less(good, number(config.growth_interval));
-  // As in PyTorch, a scale does not grow to infinity, from which it could not shrink.
-  const Value larger = scale * number(config.growth_factor), most = scale.number(std::numeric_limits<float>::max());
-  const Value grown = build::select(enough, scale, build::select(build::less(most, larger), scale, larger));
-  const Value zero = scale.number(0.0), counted = build::select(enough, good, zero);
-  LossScale next;
-  next.scale = ShardedTensor<float, 0>(build::select(finite.value, grown, scale * number(config.backoff_factor)));
-  next.steps = ShardedTensor<float, 0>(build::select(finite.value, counted, zero));
-  return next;
-}
-
-}  // namespace tessera::optim
 
 #endif
 
@@ -61401,34 +61824,6 @@ inline std::string text_of(const ProgramView& program) {
   return text;
 }
 
-/// A program in the language of Graphviz: a cluster for each graph, a dashed edge from a repeat to its body's results.
-inline std::string dot_of(const ProgramView& program) {
-  std::string text = "digraph program {\n  node [shape=box, fontname=\"monospace\"];\n";
-  for (int g = 0; g < program.graph_count; ++g) {
-    const GraphView& graph = program.graphs[g];
-    text += concat_text("  subgraph cluster_", g, " {\n    label=\"", g == 0 ? "program" : concat_text("graph ", g),
-                        "\";\n");
-    for (int id = 0; id < graph.size; ++id) {
-      text += concat_text("    n", g, "_", id, " [label=\"%", id, " ", detail::operation_text(program, graph, id));
-      if (!graph[id].is_repeat()) text += "\\n" + detail::type_text(graph[id]);
-      if (graph[id].source.line != 0) text += "\\n" + graph[id].source.text();
-      text += "\"];\n";
-    }
-    for (int id = 0; id < graph.size; ++id)
-      for (int i = 0; i < graph[id].arity; ++i)
-        if (const int operand = graph.operand(id, i); operand >= 0)
-          text += concat_text("    n", g, "_", operand, " -> n", g, "_", id, ";\n");
-    for (int k = 0; k < graph.output_count; ++k)
-      text += concat_text("    n", g, "_", graph.outputs[k], " -> out", g, "_", k, ";\n    out", g, "_", k,
-                          " [shape=plaintext, label=\"result ", k, "\"];\n");
-    text += "  }\n";
-    for (int id = 0; id < graph.size; ++id)
-      if (graph[id].is_repeat())
-        text += concat_text("  n", g, "_", id, " -> out", graph[id].index(), "_0 [style=dashed];\n");
-  }
-  return text + "}\n";
-}
-
 }  // namespace tessera
 
 TESSERA_PLANNING_END
@@ -61550,8 +61945,6 @@ class SubMesh {
   constexpr std::int64_t size() const { return size_; }
   /// Indices of the axes in the parent.
   constexpr const Coordinates& axes() const { return axes_; }
-  /// The number of submeshes along these axes in the mesh.
-  constexpr std::int64_t siblings() const { return parent_.size() / size_; }
 
   /// The submesh along the same axes that contains a device.
   constexpr SubMesh containing(int device) const {
@@ -63267,6 +63660,7 @@ enum class BagMode : std::uint8_t { sum, mean, max };
 namespace detail {
 
 template <BagMode Mode> struct EmbeddingBagTag {
+  static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class Table, class Indices, class Offsets, class... Weights>
   struct result : Typed<typename Table::type, 2> {
     using Checks = decltype([] {
@@ -63602,8 +63996,8 @@ constexpr Value in_one_block(const Value& layers) {
 template <bool Nested = false, class Leaf> constexpr auto of_all_layers(const Leaf& leaf, Source source) {
   const Value outer = turned(value_behind(leaf));
   if (outer.module != nullptr && has_device_dims(leaf))
-    outer.at(source).refuse(errc::unsupported,
-                            "[stack] field of all layers in the function of a shard_map: scan over the Stack");
+    outer.at(source).refuse(errc::unsupported, "[stack] field of all layers in the function of a shard_map: write "
+                                               "ts::all_layers(stack, field, x), where x is any local value");
   if (outer.module == nullptr)
     fail(errc::unsupported, "[stack] outside of a traced function: stored layers are tensors of their own", source);
   constexpr int rank = Leaf::rank + (Nested ? 2 : 1);
@@ -63615,24 +64009,45 @@ template <bool Nested = false, class Leaf> constexpr auto of_all_layers(const Le
   return Sym<typename Leaf::element, rank>(in_one_block(here(outer).at(source)));
 }
 
-template <class Reduce> struct ReduceLayers {
-  Reduce reduce;
+/// The same in the function of a shard_map, as a local value.
+template <class Like, class Leaf> constexpr auto local_of_layers(const Leaf& leaf, Source source) {
+  using Region = typename Like::region;
+  static_assert(Region::structs, "tessera: all_layers with a local value is for the Stack of a shard_map");
+  constexpr int rank = Leaf::rank + 1;
+  static_assert(rank <= max_rank, "tessera: a tensor of all layers has at most 8 dims");
+  const Value layers = taken_from_struct(Region::text, leaf.placeholder(), Leaf::rank, source).value;
+  const int leads = layers.rank() - rank;
+  if (leads != bit_count(Region::all))
+    layers.refuse(errc::structure, "[stack] field: it is not a tensor of the layers, but was replaced by a tensor "
+                                   "without a dim of layers");
+  return typename Like::template with<typename Leaf::element, rank, Region::all>(build::move_dim(layers, 0, leads));
+}
+
+/// Replaces the tensors of all layers by their sums or means.
+template <bool Mean> struct ReduceLayers {
   Source source;
   bool in_stack = false;
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (TensorOperand<Leaf>)
-      leaf = in_stack ? Leaf(reduce(of_all_layers<true>(leaf, source)).value)
-                      : Leaf(reduce(of_all_layers(leaf, source)).value);
+    if constexpr (TensorOperand<Leaf>) {
+      if (!in_stack && has_device_dims(leaf))  // the dims of devices, behind the dim of layers, stay
+        replace_leaf(leaf, reduced(here(turned(value_behind(leaf)))));
+      else
+        leaf = Leaf(reduced(in_stack ? of_all_layers<true>(leaf, source).value : of_all_layers(leaf, source).value));
+    }
   }
   constexpr void enter_stack(const auto&) { in_stack = true; }
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() { in_stack = false; }
+
+ private:
+  constexpr Value reduced(const Value& layers) const {
+    return Reduce<ops::SumOp, Mean, false, 0>::emit(layers.at(source), layers, layers.rank(), 1);
+  }
 };
-template <class Block, class Reduce>
-constexpr Block reduce_layers(const Stack<Block>& stack, const Reduce& reduce, Here at) {
+template <bool Mean, class Block> constexpr Block reduce_layers(const Stack<Block>& stack, Here at) {
   if (stack.layers().empty()) fail(errc::structure, "[stack] reduction: the Stack has no layers", Source::from(at));
   Block made = stack[0];
-  ReduceLayers<Reduce> visitor{reduce, Source::from(at)};
+  ReduceLayers<Mean> visitor{Source::from(at)};
   for_each_leaf(made, visitor);
   return made;
 }
@@ -63646,7 +64061,8 @@ constexpr Block reduce_layers(const Stack<Block>& stack, const Reduce& reduce, H
 ///                                ts::in_axes<ts::not_mapped, 0>)(model, xs);        // a Stack of gradients
 ///     const auto of_weight = ts::all_layers(each, &Model::weight);                     // [examples, in, out]
 ///
-/// Communication: none, and for a result of ts::vmap no copy.
+/// Communication: none, and for a result of ts::vmap no copy. In the function of a ts::shard_map the result is a local
+/// value; `like` is any other local value.
 template <class Block, class Field>
 constexpr auto all_layers(const Stack<Block>& stack, const Field& field, Here at = Here::current()) {
   if (stack.layers().empty()) fail(errc::structure, "[stack] all_layers: the Stack has no layers", Source::from(at));
@@ -63655,20 +64071,26 @@ constexpr auto all_layers(const Stack<Block>& stack, const Field& field, Here at
   else
     return detail::of_all_layers(field(stack[0]), Source::from(at));
 }
+template <class Block, class Field, LocalOperand Like>
+constexpr auto all_layers(const Stack<Block>& stack, const Field& field, const Like&, Here at = Here::current()) {
+  if (stack.layers().empty()) fail(errc::structure, "[stack] all_layers: the Stack has no layers", Source::from(at));
+  if constexpr (std::is_member_object_pointer_v<Field>)
+    return detail::local_of_layers<Like>(stack[0].*field, Source::from(at));
+  else
+    return detail::local_of_layers<Like>(field(stack[0]), Source::from(at));
+}
 
 /// Inside a traced function: a layer whose tensors are the sums, or the means, of those of all layers, such as the
 /// gradient of a batch from the clipped gradients of its examples. Results of ts::vmap may have a Stack in them.
 template <int Dim, class Block>
   requires(Dim == 0)
 constexpr Block sum(const Stack<Block>& stack, Here at = Here::current()) {
-  return detail::reduce_layers(
-      stack, [](const auto& x) { return detail::as_sym(sum<0>(x)); }, at);
+  return detail::reduce_layers<false>(stack, at);
 }
 template <int Dim, class Block>
   requires(Dim == 0)
 constexpr Block mean(const Stack<Block>& stack, Here at = Here::current()) {
-  return detail::reduce_layers(
-      stack, [](const auto& x) { return detail::as_sym(mean<0>(x)); }, at);
+  return detail::reduce_layers<true>(stack, at);
 }
 
 }  // namespace tessera
@@ -65303,7 +65725,7 @@ struct Ctc {
 
 namespace detail {
 
-/// The logarithm of a probability of 0: finite, so that no infinity is subtracted from another one.
+/// The logarithm of a probability of 0: finite, so that no infinity is subtracted from another infinity.
 inline constexpr double log_of_zero = -1e30;
 
 /// The labels with blanks around them, [batch, 2 length + 1], and the logarithm of the probability, 1 or 0, that a
@@ -68138,21 +68560,48 @@ template <int Steps> inline constexpr Unroll<Steps> unroll{};
 
 namespace detail {
 
-/// f of each tensor of xs, which keeps its structure; a plain struct becomes a tuple, since its fields have fixed
-/// ranks.
-template <class T, class F> constexpr auto map_steps(const T& x, const F& f) {
+/// f of each tensor of xs, which keeps its structure. A plain struct stays one if f keeps ranks (`Keep`), and becomes a
+/// tuple otherwise, since its fields have fixed ranks. `Like`: see TensorBeside.
+template <class Like, bool Keep = false, class T, class F> constexpr auto map_steps(const T& x, const F& f) {
   constexpr bool is_stack = is_stack_v<T>;
   static_assert(!is_stack, "tessera: a loop over a ts::Stack can't be unrolled; leave ts::unroll out");
-  if constexpr (TensorOperand<T>) {
+  if constexpr (StoredOperand<T> && !std::is_void_v<Like>) {
+    return f(Like::of_field(x, x.placeholder().source));
+  } else if constexpr (TensorOperand<T>) {
     return f(as_sym(x));
   } else if constexpr (NumberOperand<T> || is_stack || std::is_empty_v<T>) {
     return x;
   } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
-    return map_items(x, [&](const auto& item) { return map_steps(item, f); });
+    return map_items(x, [&](const auto& item) { return map_steps<Like, Keep>(item, f); });
+  } else if constexpr (Keep) {
+    return with_fields(x, [&]<class... Fields>(const Fields&... fields) {
+      return T{as_field<Fields>(map_steps<Like, true>(fields, f))...};
+    });
   } else {
     return with_fields(x, [&](const auto&... fields) {
-      return std::tuple<decltype(map_steps(fields, f))...>{map_steps(fields, f)...};
+      return std::tuple<decltype(map_steps<Like>(fields, f))...>{map_steps<Like>(fields, f)...};
     });
+  }
+}
+
+/// The slices of the tensors of a T, as map_steps leaves them, as what a scan over a T gives to its function.
+template <class T, class X> constexpr auto as_step(const X& x) {
+  if constexpr (TensorOperand<T> || NumberOperand<T> || std::is_empty_v<T>) {
+    return x;
+  } else if constexpr (is_array_v<T>) {
+    return map_items(x, [](const auto& item) { return as_step<typename T::value_type>(item); });
+  } else if constexpr (is_tuple_v<T>) {
+    return [&]<template <class...> class Tuple, class... Ts, std::size_t... I>(const Tuple<Ts...>*,
+                                                                               std::index_sequence<I...>) {
+      return Tuple<decltype(as_step<Ts>(std::get<I>(x)))...>{as_step<Ts>(std::get<I>(x))...};
+    }(static_cast<const T*>(nullptr), std::make_index_sequence<std::tuple_size_v<T>>());
+  } else {
+    return [&]<class... Fields, std::size_t... I>(TypeList<Fields...>, std::index_sequence<I...>) {
+      if constexpr (std::is_void_v<example_t<T>>)
+        return std::tuple<decltype(as_step<Fields>(std::get<I>(x)))...>{as_step<Fields>(std::get<I>(x))...};
+      else
+        return example_t<T>{as_field<example_t<Fields>>(as_step<Fields>(std::get<I>(x)))...};
+    }(typename FieldsOf<T>::type(), std::make_index_sequence<std::tuple_size_v<X>>());
   }
 }
 
@@ -68162,10 +68611,12 @@ template <int Steps> struct StepGroups {
   static constexpr Value grouped(Value extent) { return groups(extent) * extent.integer(Steps, extent.dtype()); }
 
   template <class X> static constexpr auto of_groups(const X& x) {
-    static_assert(X::rank >= 1 && X::rank < max_rank,
-                  "tessera: xs of an unrolled scan are tensors of 1 to 7 dims, the first of which counts steps");
-    const Value n = build::extent(x.value, 0);
-    const Value whole = build::slice(x.value, 0, n.integer(0, n.dtype()), grouped(n));
+    static_assert(X::rank >= 1 && X::rank + device_dims_v<X> < max_rank,
+                  "tessera: xs of an unrolled scan are tensors of 1 to 7 dims, the first of which counts steps; in a "
+                  "ts::shard_map an axis along which they vary counts as one");
+    constexpr int steps = device_dims_v<X>;
+    const Value n = build::extent(x.value, steps);
+    const Value whole = build::slice(x.value, steps, n.integer(0, n.dtype()), grouped(n));
     Factors f{};
     Value sizes[max_rank]{groups(n), n.integer(Steps, n.dtype())};
     for (int d = 0; d <= X::rank; ++d) {
@@ -68173,11 +68624,12 @@ template <int Steps> struct StepGroups {
       f.order[d] = f.out_dim[d] = static_cast<std::int8_t>(d);
       ++f.count;
     }
-    return Sym<typename X::element, X::rank + 1>(rearrange(whole, X::rank, X::rank + 1, f, sizes));
+    return with_rank_t<X, X::rank + 1>(rearrange(whole, X::rank, X::rank + 1, f, sizes));
   }
   template <class X> static constexpr auto of_rest(const X& x) {
-    const Value n = build::extent(x.value, 0);
-    return X(build::slice(x.value, 0, grouped(n), n - grouped(n)));
+    constexpr int steps = device_dims_v<X>;
+    const Value n = build::extent(x.value, steps);
+    return X(build::slice(x.value, steps, grouped(n), n - grouped(n)));
   }
   /// The y of all steps, from those of the groups, [groups, Steps, ...], and of the rest.
   template <class X, class Rest> static constexpr auto joined(const X& grouped, const Rest& rest) {
@@ -68188,8 +68640,9 @@ template <int Steps> struct StepGroups {
         f.out_dim[d] = static_cast<std::int8_t>(d > 0 ? d - 1 : 0);
         ++f.count;
       }
-      const Value merged = rearrange(grouped.value, X::rank, Rest::rank, f, nullptr);
-      return Rest(ConcatTag<Rest::rank, 0>::emit(merged, merged, rest.value));
+      std::array<Rest, 2> parts{Rest(rearrange(grouped.value, X::rank, Rest::rank, f, nullptr)), rest};
+      spread_alike(parts);
+      return Rest(ConcatTag<Rest::rank, 0>::emit(parts[0].value, parts[0].value, parts[1].value));
     } else if constexpr (is_array_v<Rest>) {
       Rest made{};
       for (std::size_t i = 0; i < rest.size(); ++i) made[i] = joined(grouped[i], rest[i]);
@@ -68206,12 +68659,16 @@ template <int Steps> struct StepGroups {
 /// The y of several steps, along a new leading dim.
 template <class Y, std::size_t Steps> constexpr auto stacked_steps(const std::array<Y, Steps>& ys) {
   if constexpr (TensorOperand<Y>) {
-    constexpr bool fits = Y::rank + 2 <= max_rank;
-    static_assert(fits, "tessera: y of an unrolled scan has at most 6 dims");
+    constexpr bool fits = Y::rank + device_dims_v<Y> + 2 <= max_rank;
+    static_assert(fits, "tessera: y of an unrolled scan has at most 6 dims; in a ts::shard_map an axis along which it "
+                        "varies counts as one");
+    constexpr int steps = device_dims_v<Y>;
+    std::array<Y, Steps> alike = ys;
+    spread_alike(alike);
     Growable<Value> parts, joined;
-    for (const Y& y : ys) {
+    for (const Y& y : alike) {
       const Value own = here(value_behind(y));
-      parts.push_back(build::insert_singletons(own, 1, own.rank() + 1));
+      parts.push_back(build::insert_singletons(own, 1u << steps, own.rank() + 1));
     }
     while (parts.size() > 1) {  // a concat has up to 16 operands
       joined.clear();
@@ -68222,14 +68679,14 @@ template <class Y, std::size_t Steps> constexpr auto stacked_steps(const std::ar
         made = {.op = Op::concat,
                 .dtype = made.dtype,
                 .rank = made.rank,
-                .singletons = static_cast<std::uint8_t>(made.singletons & ~1u),
-                .labels = pack_dim(0)};
+                .singletons = static_cast<std::uint8_t>(made.singletons & ~(1u << steps)),
+                .labels = pack_dim(steps)};
         joined.push_back(ids.size() > 1 ? parts[first].make(made, ids.data(), static_cast<int>(ids.size()))
                                         : parts[first]);
       }
       parts = joined;
     }
-    return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (parts[0]);
+    return with_rank_t < Y, fits ? Y::rank + 1 : Y::rank > (parts[0]);
   } else if constexpr (is_array_v<Y>) {
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
       const auto item = [&](std::size_t i) {
@@ -68270,21 +68727,22 @@ constexpr void refuse_random_numbers(Module& module, Source source) {
 }
 
 /// A step of the unrolled loop: `Steps` steps of f, where `call(f, carry, k)` is step k.
-template <std::size_t Steps, class Carry, class Call>
+template <class Like, std::size_t Steps, class Carry, class Call>
 constexpr auto run_group(const Carry& init, const Call& call, Module& module, bool reverse, Source source) {
   using Result = std::remove_cvref_t<decltype(call(init, 0))>;
-  if constexpr (!std::is_same_v<typename ReturnedCarry<Result>::type, Carry>) {
-    return call(init, 0);  // the scan reports it
+  using Returned = typename ReturnedCarry<Result, Like>::type;
+  if constexpr (!join_v<Carry, Returned> || !std::is_same_v<joined_t<Carry, Returned>, Carry>) {
+    return call(init, 0);  // the scan reports it, or calls this with a carry that varies along further axes
   } else {
-    using Y = carry_t<std::tuple_element_t<1, Result>>;
+    using Y = carry_t<std::tuple_element_t<1, Result>, Like>;
     const Value inside{&module, module.current, -1, source};
     Carry carry = init;
     std::array<Y, Steps> ys{};
     for (std::size_t i = 0; i < Steps; ++i) {
       const std::size_t k = reverse ? Steps - 1 - i : i;
       const auto result = call(carry, static_cast<int>(k));
-      carry = as_carry(inside, std::get<0>(result));
-      ys[k] = as_carry(inside, std::get<1>(result));
+      carry = widened<Carry>(as_carry<Like>(inside, std::get<0>(result)));
+      ys[k] = as_carry<Like>(inside, std::get<1>(result));
     }
     refuse_random_numbers(module, source);
     return std::tuple(carry, stacked_steps(ys));
@@ -68293,16 +68751,14 @@ constexpr auto run_group(const Carry& init, const Call& call, Module& module, bo
 
 template <int Steps, class F, class Init, class Xs>
 constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool reverse, Source source) {
-  constexpr bool is_outside = std::is_void_v<local_in_t<Init, Xs>>;
-  static_assert(is_outside,
-                "tessera: a loop on local values of a ts::shard_map can't be unrolled; leave ts::unroll out");
+  using Like = local_in_t<Init, Xs>;
   Value context = trace_in(init);
   if (context.module == nullptr) context = trace_in(xs);
   if (context.module == nullptr) fail_outside_of_trace("scan", "ts::scan", source);
   context = context.at(source);
   Module& module = *context.module;
   const auto both = [&](const auto& group, const auto& of_groups, const auto& of_rest) {
-    const auto first = as_carry(context, init);
+    const auto first = as_carry<Like>(context, init);
     if (reverse) {
       const auto [carry, rest] = scan(f, first, of_rest, true, source);
       const auto [last, ys] = scan(group, carry, of_groups, true, source);
@@ -68315,26 +68771,27 @@ constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool re
   };
   if constexpr (SizeOperand<Xs>) {
     const auto group = [&](const auto& carry) {
-      return run_group<Steps>(
+      return run_group<Like, Steps>(
           carry, [&](const auto& own, int) { return f(own); }, module, reverse, source);
     };
     const Value n = as_size(lower(context, Dim(xs)));
     return both(group, Dim(StepGroups<Steps>::groups(n)), Dim(n - StepGroups<Steps>::grouped(n)));
   } else {
-    const auto steps = as_carry(context, xs);
+    const auto steps = as_carry<Like>(context, xs);
     const auto group = [&](const auto& carry, const auto& x) {
       const auto call = [&](const auto& own, int k) {
-        return f(own, map_steps(x, [&](const auto& all) {
+        return f(own, as_step<std::remove_const_t<decltype(steps)>>(map_steps<Like>(x, [&](const auto& all) {
                    using X = std::remove_cvref_t<decltype(all)>;
+                   constexpr int dim = device_dims_v<X>;
                    const Value at = all.value.integer(k, DType::i64), one = all.value.integer(1, DType::i64);
-                   return Sym<typename X::element, X::rank - 1>(
-                       build::drop_singletons(build::slice(all.value, 0, at, one), 1));
-                 }));
+                   return with_rank_t<X, X::rank - 1>(
+                       build::drop_singletons(build::slice(all.value, dim, at, one), 1u << dim));
+                 })));
       };
-      return run_group<Steps>(carry, call, module, reverse, source);
+      return run_group<Like, Steps>(carry, call, module, reverse, source);
     };
-    return both(group, map_steps(steps, [](const auto& x) { return StepGroups<Steps>::of_groups(x); }),
-                map_steps(steps, [](const auto& x) { return StepGroups<Steps>::of_rest(x); }));
+    return both(group, map_steps<Like>(steps, [](const auto& x) { return StepGroups<Steps>::of_groups(x); }),
+                map_steps<Like, true>(steps, [](const auto& x) { return StepGroups<Steps>::of_rest(x); }));
   }
 }
 
@@ -68559,10 +69016,11 @@ constexpr Value stand_in(const Value& context, DType dtype, int rank) {
 /// The position of an axis's leading dim.
 constexpr int lead_of(unsigned varying, int axis) { return bit_count(varying & ((1u << axis) - 1)); }
 
-/// The axes whose leading dim has its full extent; along the others the values are equal so far.
-constexpr unsigned extending(const LocalValue& x) {
+/// The axes whose leading dim has its full extent; along the others the values are equal so far. `before`: the dims in
+/// front of the leading dims, such as the layers of a Stack.
+constexpr unsigned extending(const LocalValue& x, int before = 0) {
   unsigned axes = 0;
-  for (int axis = 0, at = 0; axis < ShardMapText::max_names && x.value.rank() > 0; ++axis)
+  for (int axis = 0, at = before; axis < ShardMapText::max_names && x.value.rank() > before; ++axis)
     if ((x.varying >> axis & 1u) != 0 && !x.value.is_singleton(at++)) axes |= 1u << axis;
   return axes;
 }
@@ -68605,12 +69063,16 @@ constexpr Value kept_in_struct(const ShardMapText& text, const LocalValue& x) {
   value.graph = ~value.graph;
   return value;
 }
-constexpr LocalValue taken_from_struct(const ShardMapText& text, Value value, int rank, Source source) {
+/// The value in the graph in which it was made.
+constexpr Value value_in_struct(Value value, Source source) {
   if (value.module == nullptr || value.graph >= 0)
     fail(errc::unsupported, "[shard_map] captured value: a local value is combined with a value from outside of the "
                             "shard_map; pass the outside value as an argument, with a spec");
   value.graph = ~value.graph;
-  return {here(value).at(source), (1u << text.axis_count) - 1, rank};
+  return value.at(source);
+}
+constexpr LocalValue taken_from_struct(const ShardMapText& text, Value value, int rank, Source source) {
+  return {here(value_in_struct(value, source)), (1u << text.axis_count) - 1, rank};
 }
 
 /// x without the leading dims of extent 1.
@@ -68719,6 +69181,10 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
   constexpr explicit Local(Value v) : value(v) {}
   /// The value as the content of a tensor in a struct.
   constexpr Value kept() const { return detail::kept_in_struct(Region::text, {value, Varying, Rank}); }
+  /// A tensor of a struct as a local value, in the graph in which it was made.
+  template <class X> static constexpr auto of_field(const X& x, Source source) {
+    return with<typename X::element, X::rank, Region::all>(detail::value_in_struct(x.placeholder(), source));
+  }
   /// The value with a leading dim of full extent for each axis along which it varies. With structs in the region, types
   /// do not say along which axes that is, but extents do.
   constexpr Value of_all_devices() const {
@@ -68734,6 +69200,17 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
     const Value made = detail::extended(Region::text, {here(value), Varying, Rank}, Varying, axes);
     const int missing = Rank + detail::bit_count(Varying) - made.rank();
     return Local(build::insert_singletons(made, (1u << missing) - 1, made.rank() + missing));
+  }
+  /// The axes along which a tensor of all layers of a Stack differs; its dim of layers is in front of those of devices.
+  static constexpr unsigned differing_layers(const Value& layers, int layer_rank) {
+    return detail::extending({layers, Region::all, layer_rank}, 1);
+  }
+  static constexpr Value spread_layers(const Value& layers, int layer_rank, unsigned axes) {
+    if ((axes & ~differing_layers(layers, layer_rank)) == 0) return layers;
+    constexpr int leads = detail::bit_count(Region::all);
+    const Value behind = build::move_dim(layers, 0, leads);
+    return build::move_dim(detail::extended(Region::text, {behind, Region::all, layer_rank + 1}, Region::all, axes),
+                           leads, 0);
   }
   /// The value without dims of devices: it is the same on all of them.
   constexpr Value shared() const { return detail::narrowed({here(value), Varying, Rank}, 0).value; }
@@ -68769,7 +69246,7 @@ constexpr Value local_product(Value context, unsigned all, const LocalValue& a, 
   return aligned({Tag::product(x.at(context.source), y, labels), in_x | in_y, rank_out}, all, rank_out);
 }
 
-/// Broadcasts a value to the shape of another one, and to leading dims that the other one lacks.
+/// Broadcasts a value to the shape of another value, and to leading dims that the other value lacks.
 template <class Tag>
 constexpr Value spread_local(const ShardMapText& text, Value context, unsigned all, const LocalValue& x,
                              const LocalValue& like) {
@@ -68852,6 +69329,51 @@ constexpr Value map_local(const ShardMapText& text, const Value& context, unsign
   return split_leads<false>(text, around.with(made.output(0, true).id), axes, all);
 }
 
+/// x [devices, ...] with the devices in front of the features of dim `dim` of one device.
+constexpr Value devices_into(const Value& x, int dim) {
+  Factors f{};
+  for (int d = 0; d < x.rank(); ++d) {
+    const int from = d < dim ? d + 1 : d == dim ? 0 : d;
+    f.in_dim[d] = static_cast<std::int8_t>(d);
+    f.order[d] = static_cast<std::int8_t>(from);
+    f.out_dim[d] = static_cast<std::int8_t>(d <= dim ? d : d - 1);
+    ++f.count;
+  }
+  return rearrange(x, x.rank(), x.rank() - 1, f, nullptr);
+}
+/// The inverse of this for the last dim: [devices, ...].
+constexpr Value devices_of_features(const Value& made, const Value& devices) {
+  Factors f{};
+  const int last = made.rank() - 1;
+  Value sizes[max_rank]{};
+  sizes[last] = devices;
+  for (int d = 0; d <= made.rank(); ++d) {
+    f.in_dim[d] = static_cast<std::int8_t>(d < last ? d : last);
+    f.order[d] = static_cast<std::int8_t>(d == 0 ? last : d <= last ? d - 1 : d);
+    f.out_dim[d] = static_cast<std::int8_t>(d);
+    ++f.count;
+  }
+  return rearrange(made, made.rank(), made.rank() + 1, f, sizes);
+}
+/// A convolution whose weights differ between devices, as one in which the features of each device are groups. The last
+/// option is the number of groups.
+template <class Tag, class... Options>
+constexpr Value group_local(const ShardMapText& text, Value context, unsigned all, unsigned axes, const LocalValue& x,
+                            const LocalValue& w, const Options&... options) {
+  Value devices = context.integer(1, DType::i64);
+  for (int axis = 0; axis < text.axis_count; ++axis)
+    if ((axes >> axis & 1u) != 0) devices = devices * axis_size_of(context, text.axes[axis]);
+  Value numbers[] = {options.value...};
+  Value& groups = numbers[sizeof...(options) - 1];
+  groups = build::cast(groups, DType::i64) * devices;
+  const Value images = devices_into(merge_leads<false>(text, x, axes), x.rank - 1);
+  const Value weights = devices_into(merge_leads<false>(text, w, axes), Tag::grouped_dim);
+  const Value made = [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return Tag::emit(context, images.at(context.source), weights, numbers[I]...);
+  }(std::index_sequence_for<Options...>());
+  return split_leads<false>(text, devices_of_features(made, devices), axes, all);
+}
+
 /// How many of its operands have a batch as dim 0; by default all tensors have one.
 template <class Tag>
 inline constexpr int batched_v = [] {
@@ -68861,13 +69383,17 @@ inline constexpr int batched_v = [] {
     return max_rank;
 }();
 /// Merges the leading dims into the batch and splits them off the result. Where an operand without a batch differs
-/// between devices, the function is mapped.
+/// between devices, the function is mapped, or the devices become groups: the dim of the weights that these divide is
+/// `grouped_dim`, -1 for none.
 template <class Tag, class... Xs>
 constexpr Value batch_local(const ShardMapText& text, Value context, unsigned all, const Xs&... xs) {
   const unsigned axes = (0u | ... | extending(xs));
   unsigned differs = 0;
   int operand = 0;
   ((differs |= (extending(xs) != 0 ? 1u : 0u) << operand++), ...);
+  if constexpr (requires { Tag::grouped_dim; })
+    if (Tag::grouped_dim >= 0 && differs >> batched_v<Tag> != 0)
+      return group_local<Tag>(text, context, all, axes, xs...);
   if (axes == 0 || differs >> batched_v<Tag> != 0) return map_local<Tag>(text, context, all, xs...);
   operand = 0;
   const auto merged = [&](const LocalValue& x) {
@@ -68936,6 +69462,10 @@ template <class Region, class X> struct LocalCallOf {
     Emission<X>::convert(values.value...);
     constexpr unsigned varying = LocalOperandOf<Region, X>::varying;
     made = {emit_local<typename X::tag>(Region::text, context, varying, values...), varying, X::rank};
+    // What is made of shapes or of values without dims of devices, such as indices, is the same on all of them.
+    constexpr int leads = bit_count(varying);
+    if (leads > 0 && X::rank > 0 && made.value.rank() == X::rank)
+      made.value = build::insert_singletons(made.value, (1u << leads) - 1, leads + X::rank);
   }
 };
 
@@ -68961,10 +69491,14 @@ template <class Tag, class... Operands> struct LocalCall {
       known,
       "tessera: a local value is combined with a value from outside of the shard_map; pass the outside value as an "
       "argument, with a spec");
+  static constexpr bool fits = Result::rank + bit_count(all) <= max_rank;
+  static_assert(fits,
+                "tessera: the dims of a local value of a shard_map and the axes along which it varies are at most "
+                "8 together");
 
   static constexpr auto make(Source source, const Operands&... operands) {
     using Made = Local<typename Result::type, Result::rank, Region, all>;
-    if constexpr (!known) {
+    if constexpr (!known || !fits) {
       return Made();
     } else {
       Value context{};
@@ -69797,11 +70331,11 @@ class PlanDiff {
   std::string text() { return std::move(out_); }
 
  private:
-  std::vector<std::string> before_, after_;
+  Growable<std::string> before_, after_;
   std::string out_;
 
-  static std::vector<std::string> lines(const Plan& plan) {
-    std::vector<std::string> list;
+  static Growable<std::string> lines(const Plan& plan) {
+    Growable<std::string> list;
     plan.for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
       if (c.kind == Collective::slice) return;
       const std::string at = c.source.text();
@@ -70765,12 +71299,6 @@ struct GlobalMesh {
 
 /// Sets the mesh of this process. All threads see it; a later call replaces it.
 inline void set_global_mesh(const Mesh& mesh) { detail::GlobalMesh::instance().exchange(mesh); }
-inline void clear_global_mesh() { detail::GlobalMesh::instance().exchange({}); }
-inline bool has_global_mesh() {
-  auto& global = detail::GlobalMesh::instance();
-  const std::lock_guard lock(global.mutex);
-  return global.mesh.has_value();
-}
 /// The mesh of this process, set by set_global_mesh. Errors: `mesh_devices` if no mesh is set.
 inline Mesh global_mesh() {
   auto& global = detail::GlobalMesh::instance();

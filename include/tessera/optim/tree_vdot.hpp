@@ -16,7 +16,7 @@
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/optim/update.hpp>
 
-// Sums over all tensors of models. ts::global_norm (optim/clip.hpp) is their norm.
+// Sums over all tensors of models. ts::global_norm (optim/gradients/clip.hpp) is their norm.
 
 namespace tessera {
 

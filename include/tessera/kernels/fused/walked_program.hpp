@@ -35,9 +35,9 @@ constexpr WalkedExit walked_exit(const Exit& exit) {
 
 /// The lists of the kernel P, a Program, as constants.
 template <class P> struct WalkedProgram {
-  template <class List> static constexpr int total(const List* lists, int count) {
+  template <class List> static constexpr int total(const List* of, int count) {
     int sum = 0;
-    for (int i = 0; i < count; ++i) sum += lists[i].size;
+    for (int i = 0; i < count; ++i) sum += of[i].size;
     return sum;
   }
   /// The lists of the schedule, without code. An item after the last keeps an array from being empty.
