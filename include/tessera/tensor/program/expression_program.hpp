@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <tessera/graph/trace/trace.hpp>
 #include <tessera/tensor/program/program.hpp>
 
 namespace tessera::detail {
