@@ -26215,19 +26215,56 @@ ShardedTensor<T, 1> arange(Extent count, const Mesh& mesh, const PartitionSpec& 
   };
   return tensor_of<T, 1>(detail::created<T>("arange", {count.value}, 1, mesh, spec, at, Cost::bytes(sizeof(T)), write));
 }
-/// start, start + step, ... up to the last one before `end` (torch.arange, jnp.arange): `arange<float>(0, 1, 0.25f,
-/// mesh)` is 0, .25, .5, .75. Errors: dim_range for a step of 0.
-template <Element T = std::int32_t>
-ShardedTensor<T, 1> arange(std::type_identity_t<T> start, std::type_identity_t<T> end, std::type_identity_t<T> step,
-                           const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
-  if (step == T(0)) fail(errc::dim_range, "[arange] step: 0 at ", Source::from(at).text());
-  const double steps = std::ceil((static_cast<double>(end) - static_cast<double>(start)) / static_cast<double>(step));
-  return arange<T>(Extent(static_cast<std::int64_t>(std::max(steps, 0.0))), mesh, spec, start, step, at);
+
+namespace detail {
+
+/// The element type of a range: what is named, or else float for floating numbers and i64 for numbers of 64 bits.
+template <class T, class... Numbers>
+using range_element_t = std::conditional_t<
+    !std::is_void_v<T>, T,
+    std::conditional_t<(is_floating_v<Numbers> || ...), float,
+                       std::conditional_t<(std::is_same_v<Numbers, std::int64_t> || ...), std::int64_t, std::int32_t>>>;
+
+/// The number of steps from `start` before `end`; of integers it is exact.
+template <class Number>
+std::int64_t steps_between(const Number& start, const Number& end, const Number& step, const Source& at) {
+  if (step == Number(0)) fail(errc::dim_range, "[arange] step: 0 at ", at.text());
+  if constexpr (std::is_integral_v<Number>) {
+    if (step > 0 ? start >= end : start <= end) return 0;
+    const auto from = static_cast<std::uint64_t>(start), to = static_cast<std::uint64_t>(end),
+               by = static_cast<std::uint64_t>(step);
+    const std::uint64_t steps = step > 0 ? (to - from - 1) / by + 1 : (from - to - 1) / (0 - by) + 1;
+    if (steps <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+      return static_cast<std::int64_t>(steps);
+  } else {
+    const double steps = std::ceil((end - start) / step);
+    if (steps < 9e18) return steps > 0 ? static_cast<std::int64_t>(steps) : 0;
+  }
+  fail(errc::dim_range, "[arange] number of steps: from ", start, " to ", end, " by ", step,
+       " is not a number of 64 bits, at ", at.text());
 }
-template <Element T = std::int32_t>
-ShardedTensor<T, 1> arange(std::type_identity_t<T> start, std::type_identity_t<T> end, const Mesh& mesh,
-                           const PartitionSpec& spec = {}, Here at = Here::current()) {
-  return arange<T>(start, end, T(1), mesh, spec, at);
+
+}  // namespace detail
+
+/// start, start + step, ... up to the last one before `end` (torch.arange, jnp.arange): `arange(0, 1, 0.25, mesh)` is
+/// 0, .25, .5, .75. Without a type it is float where a number is floating, else i32, and i64 with a number of 64 bits.
+/// Errors: dim_range for a step of 0, and for numbers that are not finite.
+template <class T = void, Element Start, Element End, Element Step>
+auto arange(Start start, End end, Step step, const Mesh& mesh, const PartitionSpec& spec = {},
+            Here at = Here::current()) {
+  using Made = detail::range_element_t<T, Start, End, Step>;
+  constexpr bool floating = is_floating_v<Start> || is_floating_v<End> || is_floating_v<Step>;
+  static_assert(is_floating_v<Made> || !floating,
+                "tessera: an arange of integers has an integer start, end and step; write ts::arange<float>(start, "
+                "end, step, mesh)");
+  using Number = std::conditional_t<floating, double, std::int64_t>;
+  const std::int64_t count = detail::steps_between(static_cast<Number>(start), static_cast<Number>(end),
+                                                   static_cast<Number>(step), Source::from(at));
+  return arange<Made>(Extent(count), mesh, spec, static_cast<Made>(start), static_cast<Made>(step), at);
+}
+template <class T = void, Element Start, Element End>
+auto arange(Start start, End end, const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
+  return arange<detail::range_element_t<T, Start, End>>(start, end, std::int32_t{1}, mesh, spec, at);
 }
 
 namespace detail {
@@ -50635,9 +50672,10 @@ namespace tessera {
 namespace detail {
 
 #if TESSERA_LIBRARY_MAKES_KERNELS
-/// A traced program, whose kernels and steps the library has.
+/// A traced program, whose kernels and steps the library has. `compiled` returns a copy, as below: optimised units of
+/// the same project may have the other definition, and a linker takes that of either.
 template <class Traced> struct ProgramCode {
-  static const CompiledProgram& compiled() {
+  static CompiledProgram compiled() {
     static const CompiledProgram& made = make_program(Traced::program());
     return made;
   }

@@ -1,4 +1,5 @@
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -166,6 +167,10 @@ TEST(creation, ranges_of_numbers) {
     EXPECT_EQ(ts::to_host(ts::arange(7, 0, -3, mesh, {"x"})), (std::vector<std::int32_t>{7, 4, 1}));
     EXPECT_EQ(ts::to_host(ts::arange<float>(0, 1, 0.25f, mesh)), (std::vector<float>{0, 0.25, 0.5, 0.75}));
     EXPECT_EQ(ts::to_host(ts::arange<float>(3, 1, mesh)), std::vector<float>());
+    EXPECT_EQ(ts::to_host(ts::arange(0.0, 1.0, 0.25, mesh)), (std::vector<float>{0, 0.25, 0.5, 0.75}));
+    EXPECT_EQ(ts::to_host(ts::arange<std::uint8_t>(3, 0, -1, mesh)), (std::vector<std::uint8_t>{3, 2, 1}));
+    constexpr std::int64_t large = std::int64_t{1} << 62;
+    EXPECT_EQ(ts::to_host(ts::arange(large, large + 3, 2, mesh)), (std::vector<std::int64_t>{large, large + 2}));
   }
 }
 
@@ -176,6 +181,9 @@ TEST(creation, element_types_that_no_one_named) {
   static_assert(std::is_same_v<decltype(ts::arange(3, ts::Mesh())), ts::ShardedTensor<std::int32_t, 1>>);
   expect_error(
       ts::errc::dim_range, [] { ts::arange(0, 3, 0, ts::Mesh()); }, "[arange] step: 0 at creation_test.cpp:");
+  for (const double end : {std::nan(""), static_cast<double>(INFINITY)})
+    expect_error(
+        ts::errc::dim_range, [&] { ts::arange(0, end, ts::Mesh()); }, "[arange] number of steps: from 0.000000 to");
 }
 
 // torch.linspace, logspace and eye

@@ -34,9 +34,10 @@ namespace tessera {
 namespace detail {
 
 #if TESSERA_LIBRARY_MAKES_KERNELS
-/// A traced program, whose kernels and steps the library has.
+/// A traced program, whose kernels and steps the library has. `compiled` returns a copy, as below: optimised units of
+/// the same project may have the other definition, and a linker takes that of either.
 template <class Traced> struct ProgramCode {
-  static const CompiledProgram& compiled() {
+  static CompiledProgram compiled() {
     static const CompiledProgram& made = make_program(Traced::program());
     return made;
   }
