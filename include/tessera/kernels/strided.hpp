@@ -348,6 +348,58 @@ template <class M, class A, class T> void combine_block(A* block, const T* first
   }
 }
 
+constexpr std::size_t reduced_batch = 32;  // sources combined sequentially; sums of batches are then combined
+
+/// Combines the sources of a row whose elements are adjacent. Each batch is reduced by itself, and the result of the
+/// earlier batches is its last term: at most 33 f32 terms are added sequentially, which keeps the rounding error small.
+template <class M, class T, class Source>
+void reduce_adjacent(T* row, const Source& source, std::size_t sources, std::int64_t extent, bool accumulate,
+                     bool past_caches) {
+  const T* from[reduced_batch + 1];
+  for (std::size_t next = 0; next < sources;) {
+    int count = 0;
+    const bool first = next == 0;
+    if (accumulate && first) from[count++] = row;
+    for (const std::size_t end = std::min(next + reduced_batch, sources); next < end; ++next)
+      from[count++] = source(next);
+    if (!first) from[count++] = row;
+    reduce_rows<M>(row, from, count, extent, past_caches);
+  }
+}
+
+/// Combines the sources in order in `block`, which holds `count` elements; with `accumulate`, what it contains is the
+/// first term. source(i) and stride(i) are those of the elements of source i.
+template <class M, class Wide, class Source, class Stride>
+void reduce_block(Wide* block, Wide* earlier, std::int64_t count, std::size_t sources, const Source& source,
+                  const Stride& stride, bool accumulate) {
+  std::size_t next = 0, end_of_batch = reduced_batch;
+  bool has_earlier = false;
+  if (!accumulate) {
+    load_block(block, source(0), stride(0), count);
+    next = 1;
+  }
+  const auto add_earlier = [&] {
+    if (has_earlier) combine_block<M>(block, earlier, 1, count);
+  };
+  while (next < sources) {
+    if (std::is_floating_point_v<Wide> && next >= end_of_batch) {
+      add_earlier();
+      std::copy(block, block + count, earlier);
+      has_earlier = true;
+      end_of_batch = next + reduced_batch;
+      load_block(block, source(next), stride(next), count);
+      ++next;
+    } else if (stride(next) == 1 && next + 1 < sources && stride(next + 1) == 1) {
+      combine_block<M>(block, source(next), source(next + 1), count);
+      next += 2;
+    } else {
+      combine_block<M>(block, source(next), stride(next), count);
+      ++next;
+    }
+  }
+  add_earlier();
+}
+
 template <class M, class T>
 void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSource> sources, const Shape& extents,
                 bool accumulate, bool past_caches) {
@@ -358,75 +410,31 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
   });
   const auto inner = loops.from_inside(0);
   const std::int64_t step = stride_of(dst_strides, inner);
-  bool contiguous = step == 1;
-  for (const StridedSource& source : sources) contiguous = contiguous && stride_of(source.strides, inner) == 1;
-  constexpr std::size_t batch = 32;  // sources combined sequentially; sums of batches are then combined
+  bool adjacent = step == 1;
+  for (const StridedSource& source : sources) adjacent = adjacent && stride_of(source.strides, inner) == 1;
   for_each_outer(loops, 1, [&](const std::int64_t* index) {
-    T* row = dst + offset_of(loops, 1, index, dst_strides);
+    T* const row = dst + offset_of(loops, 1, index, dst_strides);
+    const auto row_of = [&](std::size_t i) {
+      return static_cast<const T*>(sources[i].data) + offset_of(loops, 1, index, sources[i].strides);
+    };
     if constexpr (std::is_floating_point_v<T>)
-      if (contiguous) {
-        // Each batch is reduced by itself, and the result of the earlier batches is its last term: at most 33 f32 terms
-        // are added sequentially, which keeps the rounding error small.
-        const T* from[batch + 1];
-        for (std::size_t next = 0; next < sources.size();) {
-          int count = 0;
-          const bool first = next == 0;
-          if (accumulate && first) from[count++] = row;
-          for (const std::size_t end = std::min(next + batch, sources.size()); next < end; ++next)
-            from[count++] =
-                static_cast<const T*>(sources[next].data) + offset_of(loops, 1, index, sources[next].strides);
-          if (!first) from[count++] = row;
-          reduce_rows<M>(row, from, count, inner.extent, past_caches);
-        }
-        return;
-      }
-    // Sources are combined in order, in a block that fits the L1 cache, so that each source is read once and dst is
-    // written once. dst may be a source: a block of it is written after all sources were read.
+      if (adjacent) return reduce_adjacent<M>(row, row_of, sources.size(), inner.extent, accumulate, past_caches);
+    // A block fits the L1 cache, so that each source is read once and dst is written once. dst may be a source: a block
+    // of it is written after all sources were read.
     constexpr std::int64_t block_size = 512;
     using Wide = computed_t<T>;
     alignas(64) Wide block[block_size], earlier[block_size];
+    const auto stride = [&](std::size_t i) { return stride_of(sources[i].strides, inner); };
     for (std::int64_t begin = 0; begin < inner.extent; begin += block_size) {
       const std::int64_t count = std::min(block_size, inner.extent - begin);
-      const auto at = [&](const StridedSource& source) {
-        return static_cast<const T*>(source.data) + offset_of(loops, 1, index, source.strides) +
-               begin * stride_of(source.strides, inner);
-      };
-      std::size_t next = 0, end_of_run = batch;
-      bool has_earlier = false;
-      if (accumulate) {
-        load_block(block, static_cast<const T*>(row + begin * step), step, count);
-      } else {
-        load_block(block, at(sources[0]), stride_of(sources[0].strides, inner), count);
-        next = 1;
-      }
-      const auto add_earlier = [&] {
-        if (has_earlier) combine_block<M>(block, earlier, 1, count);
-      };
-      while (next < sources.size()) {
-        const StridedSource& first = sources[next];
-        const std::int64_t stride = stride_of(first.strides, inner);
-        if (std::is_floating_point_v<Wide> && next >= end_of_run) {
-          add_earlier();
-          std::copy(block, block + count, earlier);
-          has_earlier = true;
-          end_of_run = next + batch;
-          load_block(block, at(first), stride, count);
-          ++next;
-          continue;
-        }
-        if (stride == 1 && next + 1 < sources.size() && stride_of(sources[next + 1].strides, inner) == 1) {
-          combine_block<M>(block, at(first), at(sources[next + 1]), count);
-          next += 2;
-        } else {
-          combine_block<M>(block, at(first), stride, count);
-          ++next;
-        }
-      }
-      add_earlier();
+      const auto source = [&](std::size_t i) { return row_of(i) + begin * stride(i); };
+      T* const to = row + begin * step;
+      if (accumulate) load_block(block, static_cast<const T*>(to), step, count);
+      reduce_block<M>(block, earlier, count, sources.size(), source, stride, accumulate);
       if (step == 1) {
-        for (std::int64_t i = 0; i < count; ++i) row[begin + i] = static_cast<T>(block[i]);
+        for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(block[i]);
       } else {
-        for (std::int64_t i = 0; i < count; ++i) row[(begin + i) * step] = static_cast<T>(block[i]);
+        for (std::int64_t i = 0; i < count; ++i) to[i * step] = static_cast<T>(block[i]);
       }
     }
   });

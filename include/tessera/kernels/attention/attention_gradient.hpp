@@ -53,139 +53,190 @@ template <class T> struct GradientTile {
   }
 };
 
+/// What attend_gradient() computes, in its phases. Queries are taken in groups of most_attention_queries, whose tiles
+/// stay in the L2 cache while the keys and values pass by.
+template <class T> class GradientOfHead {
+ public:
+  GradientOfHead(const AttentionShape& shape, const AttentionGradient<T>& g, std::int64_t first_key,
+                 std::int64_t end_key)
+      : shape_(shape), g_(g), first_key_(first_key), end_key_(end_key), q_row_(padded_width<T>(shape.width)),
+        v_row_(padded_width<T>(shape.value_width)) {
+    const std::int64_t most_tiles = most_attention_queries / row;
+    T* next = thread_scratch<Scratch::attention, T>(
+        static_cast<std::size_t>(most_tiles * tile_size() + (shape.value_width + 2 * attention_keys) * row +
+                                 (shape.width + shape.value_width + q_row_ + v_row_) * attention_keys));
+    const auto take = [&](std::int64_t count) {
+      T* taken = next;
+      next += count;
+      return taken;
+    };
+    tiles_ = take(most_tiles * tile_size());
+    outputs_ = take(shape.value_width * row);
+    weights_ = take(attention_keys * row);
+    slopes_ = take(attention_keys * row);
+    k_room_ = take(attention_keys * shape.width);
+    v_room_ = take(attention_keys * shape.value_width);
+    k_tile_ = {g.k_gradient, take(attention_keys * q_row_), shape.width, q_row_};
+    v_tile_ = {g.v_gradient, take(attention_keys * v_row_), shape.value_width, v_row_};
+  }
+
+  void run() const {
+    k_tile_.clear(first_key_, end_key_);
+    v_tile_.clear(first_key_, end_key_);
+    for (std::int64_t group = 0; group < shape_.queries; group += most_attention_queries) {
+      const std::int64_t end = std::min(group + most_attention_queries, shape_.queries),
+                         tiles = (end - group + row - 1) / row;
+      for (std::int64_t t = 0; t < tiles; ++t) load(tile_of(group, end, t));
+      add_keys(group, end, tiles);
+      for (std::int64_t t = 0; wants_q() && t < tiles; ++t) {
+        const QueryTile tile = tile_of(group, end, t);
+        transpose_tile<T>(g_.q_gradient.at(tile.first), g_.q_gradient.row, tile.sums, row, 1, shape_.width, tile.count,
+                          shape_.width, T(1));
+      }
+    }
+  }
+
+ private:
+  using Batch = xsimd::batch<T>;
+  static constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
+  static constexpr std::int64_t row = attention_queries;
+
+  /// A tile of queries. Columns are queries in `queries`, `cotangents` and `sums`, rows in `query_rows` and
+  /// `cotangent_rows`.
+  struct QueryTile {
+    std::int64_t first, count, registers, visible;
+    T *queries, *cotangents, *sums, *query_rows, *cotangent_rows, *logarithms, *products;
+  };
+  /// Keys [first, end) with their values, and the sums of their gradients.
+  struct KeyTile {
+    std::int64_t first, end;
+    HeadRows<const T> k, v;
+    T *k_sums, *v_sums;
+  };
+
+  bool wants_q() const { return g_.q_gradient.data != nullptr; }
+  std::int64_t tile_size() const { return (2 * shape_.width + shape_.value_width + q_row_ + v_row_ + 2) * row; }
+
+  /// Tile t of the queries [group, end).
+  QueryTile tile_of(std::int64_t group, std::int64_t end, std::int64_t t) const {
+    QueryTile tile;
+    tile.first = group + t * row;
+    tile.count = std::min(row, end - tile.first);
+    tile.registers = (tile.count + lanes - 1) / lanes;
+    tile.visible = std::min(shape_.visible(tile.first + tile.count), end_key_);
+    tile.queries = tiles_ + t * tile_size();
+    tile.cotangents = tile.queries + shape_.width * row;
+    tile.sums = tile.cotangents + shape_.value_width * row;
+    tile.query_rows = tile.sums + shape_.width * row;
+    tile.cotangent_rows = tile.query_rows + q_row_ * row;
+    tile.logarithms = tile.cotangent_rows + v_row_ * row;
+    tile.products = tile.logarithms + row;
+    return tile;
+  }
+
+  /// Fills a tile: scaled queries and cotangents, the products of cotangents and outputs, the logarithms of the sums.
+  void load(const QueryTile& tile) const {
+    const std::int64_t first = tile.first, count = tile.count, columns = tile.registers * lanes;
+    if (wants_q()) std::fill(tile.sums, tile.sums + shape_.width * row, T(0));
+    if (tile.visible <= first_key_) return;
+    const T scale = static_cast<T>(shape_.scale);
+    const std::int64_t value_width = shape_.value_width;
+    transpose_tile<T>(tile.queries, row, g_.q.at(first), g_.q.row, g_.q.col, count, shape_.width, columns, scale);
+    transpose_tile<T>(tile.cotangents, row, g_.cotangent.at(first), g_.cotangent.row, g_.cotangent.col, count,
+                      value_width, columns, scale);
+    transpose_tile<T>(outputs_, row, g_.out.at(first), g_.out.row, g_.out.col, count, value_width, columns, T(1));
+    if (k_tile_.wanted()) pack_rows<T>(tile.query_rows, q_row_, g_.q, first, count, shape_.width);
+    if (v_tile_.wanted()) pack_rows<T>(tile.cotangent_rows, v_row_, g_.cotangent, first, count, value_width);
+    for (std::int64_t c = 0; c < columns; c += lanes) {
+      Batch sum(T(0));
+      for (std::int64_t e = 0; e < value_width; ++e)
+        sum = simd::fma<T>(Batch::load_aligned(tile.cotangents + e * row + c),
+                           Batch::load_aligned(outputs_ + e * row + c), sum);
+      sum.store_aligned(tile.products + c);
+    }
+    // A query without keys has logarithm -inf: its weights are 0.
+    for (std::int64_t i = 0; i < columns; ++i)
+      tile.logarithms[i] = i < count ? std::max(*g_.row_lse.at(first + i), static_cast<T>(least_score)) : T(0);
+  }
+
+  /// Adds the contributions of all keys that the queries [group, group_end), in so many tiles, see.
+  void add_keys(std::int64_t group, std::int64_t group_end, std::int64_t tiles) const {
+    const std::int64_t visible = std::min(shape_.visible(group_end), end_key_);
+    for (std::int64_t key = first_tile(shape_, group, first_key_); key < visible; key += attention_keys) {
+      const std::int64_t end = std::min(key + attention_keys, visible), count = end - key;
+      const KeyTile keys{key,
+                         end,
+                         adjacent_rows<T>(g_.k, key, count, shape_.width, k_room_),
+                         adjacent_rows<T>(g_.v, key, count, shape_.value_width, v_room_),
+                         k_tile_.open(key, count),
+                         v_tile_.open(key, count)};
+      const std::int64_t ahead = std::min(end + attention_keys, visible);
+      prefetch_rows<T>(g_.k, end, ahead, shape_.width);
+      prefetch_rows<T>(g_.v, end, ahead, shape_.value_width);
+      for (std::int64_t t = 0; t < tiles; ++t) {
+        const QueryTile tile = tile_of(group, group_end, t);
+        const std::int64_t seen = std::min(end, tile.visible) - key;
+        if (seen <= 0 || key < first_tile(shape_, tile.first, first_key_)) continue;
+        const KeySteps steps(shape_, tile.first, tile.count, key, seen, lanes);
+        attention_scores<T>(weights_, shape_, steps, tile.first, tile.registers, key, keys.k, tile.queries);
+        for (int s = 0; s < steps.size; ++s) find_slopes(steps.steps[s], keys, tile);
+        for (int s = 0; s < steps.size; ++s) add_products(steps.steps[s], keys, tile);
+      }
+      k_tile_.close(key, count);
+      v_tile_.close(key, count);
+    }
+  }
+
+  /// Replaces scores by softmax weights, and finds the gradients of the scores.
+  void find_slopes(const KeyStep& step, const KeyTile& keys, const QueryTile& tile) const {
+    tile_product<T>(slopes_ + step.first * row + step.begin, row, {keys.v.at(step.first), keys.v.row, keys.v.col},
+                    tile.cotangents + step.begin, row, step.count, tile.registers - step.begin / lanes,
+                    shape_.value_width, false);
+    const std::int64_t columns = tile.registers * lanes;
+    const T *const logarithms = tile.logarithms, *const products = tile.products;
+    for (std::int64_t i = step.first; i < step.first + step.count; ++i) {
+      T *const weights = weights_ + i * row, *const slopes = slopes_ + i * row;
+      for (std::int64_t c = step.begin; c < columns; c += lanes) {
+        const Batch p = simd::fading_exp<T>(Batch::load_aligned(weights + c) - Batch::load_aligned(logarithms + c));
+        const Batch slope = p * (Batch::load_aligned(slopes + c) - Batch::load_aligned(products + c));
+        p.store_aligned(weights + c);
+        slope.store_aligned(slopes + c);
+      }
+    }
+  }
+
+  /// Adds to the gradients of values, keys and queries the products of weights and slopes.
+  void add_products(const KeyStep& step, const KeyTile& keys, const QueryTile& tile) const {
+    const std::int64_t at = step.first * row + step.begin, depth = tile.count - step.begin;
+    if (v_tile_.wanted())
+      tile_product<T>(keys.v_sums + step.first * v_row_, v_row_, {weights_ + at, row, 1},
+                      tile.cotangent_rows + step.begin * v_row_, v_row_, step.count, v_row_ / lanes, depth, true);
+    if (k_tile_.wanted())
+      tile_product<T>(keys.k_sums + step.first * q_row_, q_row_, {slopes_ + at, row, 1},
+                      tile.query_rows + step.begin * q_row_, q_row_, step.count, q_row_ / lanes, depth, true);
+    if (wants_q())
+      tile_product<T>(tile.sums + step.begin, row, {keys.k.at(step.first), keys.k.col, keys.k.row}, slopes_ + at, row,
+                      shape_.width, tile.registers - step.begin / lanes, step.count, true);
+  }
+
+  const AttentionShape& shape_;
+  const AttentionGradient<T>& g_;
+  std::int64_t first_key_, end_key_, q_row_, v_row_;
+  T *tiles_ = nullptr, *outputs_ = nullptr, *weights_ = nullptr, *slopes_ = nullptr, *k_room_ = nullptr,
+    *v_room_ = nullptr;
+  GradientTile<T> k_tile_, v_tile_;
+};
+
 }  // namespace detail
 
 /// Gradients with respect to keys [first_key, end_key) and their values, and the contribution of these keys to the
 /// gradient with respect to all queries. Softmax weights are recomputed tile by tile from row_lse of the forward pass,
 /// with five products per tile. The order of the tiles is fixed, so that results are reproducible. Keys and values are
-/// read once for most_attention_queries, whose tiles stay in the L2 cache.
+/// read once for most_attention_queries.
 template <class T>
 void attend_gradient(const AttentionShape& shape, const AttentionGradient<T>& g, std::int64_t first_key,
                      std::int64_t end_key) {
-  using Batch = xsimd::batch<T>;
-  constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
-  constexpr std::int64_t row = attention_queries;
-  const std::int64_t key_width = shape.width, value_width = shape.value_width;
-  const std::int64_t q_row = detail::padded_width<T>(key_width), v_row = detail::padded_width<T>(value_width);
-  const std::int64_t most_tiles = most_attention_queries / row;
-  const std::int64_t state = (2 * key_width + value_width + q_row + v_row + 2) * row;
-
-  T* next = thread_scratch<Scratch::attention, T>(
-      static_cast<std::size_t>(most_tiles * state + (value_width + 2 * attention_keys) * row +
-                               (key_width + value_width + q_row + v_row) * attention_keys));
-  const auto take = [&](std::int64_t count) {
-    T* taken = next;
-    next += count;
-    return taken;
-  };
-  T* const states = take(most_tiles * state);
-  T *const outputs = take(value_width * row), *const weights = take(attention_keys * row),
-           *const slopes = take(attention_keys * row);
-  T *const k_room = take(attention_keys * key_width), *const v_room = take(attention_keys * value_width);
-  const detail::GradientTile<T> k_tile{g.k_gradient, take(attention_keys * q_row), key_width, q_row};
-  const detail::GradientTile<T> v_tile{g.v_gradient, take(attention_keys * v_row), value_width, v_row};
-  const bool wants_q = g.q_gradient.data != nullptr, wants_k = k_tile.wanted(), wants_v = v_tile.wanted();
-  const T scale = static_cast<T>(shape.scale);
-  k_tile.clear(first_key, end_key);
-  v_tile.clear(first_key, end_key);
-
-  struct QueryTile {
-    std::int64_t first, count, registers, visible;
-    T *queries, *cotangents, *sums, *query_rows, *cotangent_rows, *logarithms, *products;
-  };
-  for (std::int64_t group = 0; group < shape.queries; group += most_attention_queries) {
-    const std::int64_t group_end = std::min(group + most_attention_queries, shape.queries),
-                       tiles = (group_end - group + row - 1) / row;
-    const auto tile_of = [&](std::int64_t t) {
-      QueryTile tile;
-      tile.first = group + t * row;
-      tile.count = std::min(row, group_end - tile.first);
-      tile.registers = (tile.count + lanes - 1) / lanes;
-      tile.visible = std::min(shape.visible(tile.first + tile.count), end_key);
-      tile.queries = states + t * state;
-      tile.cotangents = tile.queries + key_width * row;
-      tile.sums = tile.cotangents + value_width * row;
-      tile.query_rows = tile.sums + key_width * row;
-      tile.cotangent_rows = tile.query_rows + q_row * row;
-      tile.logarithms = tile.cotangent_rows + v_row * row;
-      tile.products = tile.logarithms + row;
-      return tile;
-    };
-    for (std::int64_t t = 0; t < tiles; ++t) {
-      const QueryTile tile = tile_of(t);
-      const std::int64_t first = tile.first, count = tile.count, columns = tile.registers * lanes;
-      if (wants_q) std::fill(tile.sums, tile.sums + key_width * row, T(0));
-      if (tile.visible <= first_key) continue;
-      transpose_tile<T>(tile.queries, row, g.q.at(first), g.q.row, g.q.col, count, key_width, columns, scale);
-      transpose_tile<T>(tile.cotangents, row, g.cotangent.at(first), g.cotangent.row, g.cotangent.col, count,
-                        value_width, columns, scale);
-      transpose_tile<T>(outputs, row, g.out.at(first), g.out.row, g.out.col, count, value_width, columns, T(1));
-      if (wants_k) detail::pack_rows<T>(tile.query_rows, q_row, g.q, first, count, key_width);
-      if (wants_v) detail::pack_rows<T>(tile.cotangent_rows, v_row, g.cotangent, first, count, value_width);
-      for (std::int64_t c = 0; c < columns; c += lanes) {
-        Batch sum(T(0));
-        for (std::int64_t e = 0; e < value_width; ++e)
-          sum = simd::fma<T>(Batch::load_aligned(tile.cotangents + e * row + c),
-                             Batch::load_aligned(outputs + e * row + c), sum);
-        sum.store_aligned(tile.products + c);
-      }
-      // A query without keys has logarithm -inf: its weights are 0.
-      for (std::int64_t i = 0; i < columns; ++i)
-        tile.logarithms[i] = i < count ? std::max(*g.row_lse.at(first + i), static_cast<T>(least_score)) : T(0);
-    }
-
-    const std::int64_t visible = std::min(shape.visible(group_end), end_key);
-    for (std::int64_t key = first_tile(shape, group, first_key); key < visible; key += attention_keys) {
-      const std::int64_t end = std::min(key + attention_keys, visible), ahead = std::min(end + attention_keys, visible);
-      const HeadRows<const T> k = detail::adjacent_rows<T>(g.k, key, end - key, key_width, k_room);
-      const HeadRows<const T> v = detail::adjacent_rows<T>(g.v, key, end - key, value_width, v_room);
-      T *const k_sums = k_tile.open(key, end - key), *const v_sums = v_tile.open(key, end - key);
-      detail::prefetch_rows<T>(g.k, end, ahead, key_width);
-      detail::prefetch_rows<T>(g.v, end, ahead, value_width);
-      for (std::int64_t t = 0; t < tiles; ++t) {
-        const QueryTile tile = tile_of(t);
-        const std::int64_t keys = std::min(end, tile.visible) - key;
-        if (keys <= 0 || key < first_tile(shape, tile.first, first_key)) continue;
-        const KeySteps steps(shape, tile.first, tile.count, key, keys, lanes);
-        detail::attention_scores<T>(weights, shape, steps, tile.first, tile.registers, key, k, tile.queries);
-        for (int s = 0; s < steps.size; ++s) {
-          const KeyStep& step = steps.steps[s];
-          const std::int64_t at = step.first * row + step.begin, own = tile.registers - step.begin / lanes;
-          tile_product<T>(slopes + at, row, {v.at(step.first), v.row, v.col}, tile.cotangents + step.begin, row,
-                          step.count, own, value_width, false);
-          for (std::int64_t i = step.first; i < step.first + step.count; ++i)
-            for (std::int64_t c = step.begin; c < tile.registers * lanes; c += lanes) {
-              const Batch p = simd::fading_exp<T>(Batch::load_aligned(weights + i * row + c) -
-                                                  Batch::load_aligned(tile.logarithms + c));
-              const Batch slope =
-                  p * (Batch::load_aligned(slopes + i * row + c) - Batch::load_aligned(tile.products + c));
-              p.store_aligned(weights + i * row + c);
-              slope.store_aligned(slopes + i * row + c);
-            }
-        }
-        for (int s = 0; s < steps.size; ++s) {
-          const KeyStep& step = steps.steps[s];
-          const std::int64_t at = step.first * row + step.begin, depth = tile.count - step.begin;
-          if (wants_v)
-            tile_product<T>(v_sums + step.first * v_row, v_row, {weights + at, row, 1},
-                            tile.cotangent_rows + step.begin * v_row, v_row, step.count, v_row / lanes, depth, true);
-          if (wants_k)
-            tile_product<T>(k_sums + step.first * q_row, q_row, {slopes + at, row, 1},
-                            tile.query_rows + step.begin * q_row, q_row, step.count, q_row / lanes, depth, true);
-          if (wants_q)
-            tile_product<T>(tile.sums + step.begin, row, {k.at(step.first), k.col, k.row}, slopes + at, row, key_width,
-                            tile.registers - step.begin / lanes, step.count, true);
-        }
-      }
-      k_tile.close(key, end - key);
-      v_tile.close(key, end - key);
-    }
-    for (std::int64_t t = 0; wants_q && t < tiles; ++t) {
-      const QueryTile tile = tile_of(t);
-      transpose_tile<T>(g.q_gradient.at(tile.first), g.q_gradient.row, tile.sums, row, 1, key_width, tile.count,
-                        key_width, T(1));
-    }
-  }
+  detail::GradientOfHead<T>(shape, g, first_key, end_key).run();
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA

@@ -96,76 +96,107 @@ void place_tile(const T* tile, std::int64_t width, const Gemm<T>& g, T* c, std::
     }
 }
 
-/// C (+)= alpha A B for one block of k. Packs one panel of A at a time and multiplies it by all panels of B, which are
-/// in the L2 cache. If the columns of A are contiguous, a panel uses only part of a cache line per step, so that
-/// several panels are packed together.
-template <class T>
-void gemm_block(const GemmVariant& variant, const Gemm<T>& g, const PanelsOfB<T>& b, FinishedPart finished) {
-  const GemmKernels<T>& kernels = gemm_kernels<T>(variant);
-  constexpr std::int64_t line = 64 / sizeof(T);
-  alignas(64) T buffer[GemmKernels<T>::most_rows * GemmKernels<T>::most_cols];
-  const bool by_steps = g.a_row == 1 && g.a_col != 1;
-  const std::int64_t together = by_steps ? 4 : 1, panel_size = kernels.a_step * g.k;
-  T* a = thread_scratch<Scratch::panel_a, T>(static_cast<std::size_t>(together * panel_size));
-  const std::int64_t rows = kernels.rows, cols = kernels.cols, panels = (g.n + cols - 1) / cols;
-  const auto bytes = [](std::int64_t elements) { return elements * static_cast<std::int64_t>(sizeof(T)); };
-  const auto at = [](const T* element) { return reinterpret_cast<const char*>(element); };
+/// Panels of A, packed as tiles read them. If the columns of A are contiguous, a panel uses only part of a cache line
+/// per step, so that several panels are packed together.
+template <class T> struct PanelsOfA {
+  PanelsOfA(const GemmKernels<T>& kernels, const Gemm<T>& g)
+      : kernels(kernels), g(g), by_steps(g.a_row == 1 && g.a_col != 1), together(by_steps ? 4 : 1),
+        size(kernels.a_step * g.k),
+        packed(thread_scratch<Scratch::panel_a, T>(static_cast<std::size_t>(together * size))) {}
 
-  const auto pack_from = [&](std::int64_t first) {
-    const std::int64_t steps = by_steps ? 8 : g.k;  // packed at a time
+  /// The panel of the tile at row i. Panels are used in order.
+  const T* at(std::int64_t i) const {
+    const std::int64_t member = i / kernels.rows % together;
+    if (member == 0) pack(i);
+    return packed + member * size;
+  }
+
+  const GemmKernels<T>& kernels;
+  const Gemm<T>& g;
+  bool by_steps;
+  std::int64_t together, size;
+  T* packed;
+
+ private:
+  void pack(std::int64_t first) const {
+    const std::int64_t rows = kernels.rows, steps = by_steps ? 8 : g.k;  // packed at a time
     for (std::int64_t k = 0; k < g.k; k += steps)
       for (std::int64_t j = 0; j < together && first + j * rows < g.m; ++j) {
         const std::int64_t i = first + j * rows;
         // a_step, whole registers, may exceed the rows of a tile: copying these further rows avoids a partial register.
         const std::int64_t lanes = std::min(by_steps ? std::int64_t(kernels.a_step) : rows, g.m - i);
         pack_panels<T>(kernels.pack_steps, {g.a + i * g.a_row + k * g.a_col, g.a_row, g.a_col}, lanes,
-                       std::min(steps, g.k - k), kernels.a_step, a + j * panel_size + k * kernels.a_step,
+                       std::min(steps, g.k - k), kernels.a_step, packed + j * size + k * kernels.a_step,
                        std::max<std::int64_t>(g.k - k - steps, 0));
       }
-  };
+  }
+};
 
-  // If the rows of A are contiguous, each tile prefetches a part of the next panel of A. Otherwise the cache lines
-  // would evict each other from the L1 cache.
-  const std::int64_t a_lines = g.a_col == 1 ? (g.k + line - 1) / line : 0;
+/// Elements of a cache line.
+template <class T> constexpr std::int64_t cache_line = 64 / sizeof(T);
+
+/// Where in C a tile is: rows [i, i + height), panel p of `panels`, `width` columns at `c`; `next_height` rows follow.
+template <class T> struct TileOfC {
+  T* c = nullptr;
+  std::int64_t i = 0, height = 0, next_height = 0, p = 0, panels = 0, width = 0;
+};
+
+/// What a tile fetches into the caches for its successors: the next tile of C; if the rows of A are contiguous, a part
+/// of the next panel of A (otherwise its cache lines would evict each other from the L1 cache); what the epilogue of
+/// the tile reads.
+template <class T>
+void fetch_ahead(Prefetch* ahead, const Gemm<T>& g, const GemmVariant& variant, const PanelsOfA<T>& a,
+                 const TileOfC<T>& at, const FinishedPart& finished) {
+  constexpr std::int64_t line = cache_line<T>;
+  const auto bytes = [](std::int64_t elements) { return elements * static_cast<std::int64_t>(sizeof(T)); };
+  const auto address = [](const T* element) { return reinterpret_cast<const char*>(element); };
+  if (g.c_col == 1 && variant.fetches_c) {
+    const T* next = at.p + 1 < at.panels ? at.c + a.kernels.cols : g.c + (at.i + at.height) * g.c_row;
+    const std::int64_t count = at.p + 1 < at.panels ? at.height : at.next_height;
+    if (count > 0) {
+      *ahead++ = {address(next), bytes(g.c_row), count};
+      *ahead++ = {address(next) + 64, bytes(g.c_row), count};
+    }
+  }
+  if (at.next_height > 0) {
+    const std::int64_t lines = g.a_col == 1 ? (g.k + line - 1) / line : 0;
+    const std::int64_t from = lines * at.p / at.panels, to = lines * (at.p + 1) / at.panels;
+    if (to > from)
+      *ahead++ = {address(g.a + (at.i + a.kernels.rows) * g.a_row + from * line), bytes(g.a_row), at.next_height};
+  }
+  if (finished.beside != 0 && g.c_col == 1)
+    for (std::int64_t col = 0; col < at.width; col += line)
+      *ahead++ = {reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(at.c + col) + finished.beside),
+                  bytes(g.c_row), at.height};
+  *ahead = {address(a.packed), 0, -1};
+}
+
+/// C (+)= alpha A B for one block of k. Packs one panel of A at a time and multiplies it by all panels of B, which are
+/// in the L2 cache.
+template <class T>
+void gemm_block(const GemmVariant& variant, const Gemm<T>& g, const PanelsOfB<T>& b, FinishedPart finished) {
+  const GemmKernels<T>& kernels = gemm_kernels<T>(variant);
+  alignas(64) T buffer[GemmKernels<T>::most_rows * GemmKernels<T>::most_cols];
+  const PanelsOfA<T> a(kernels, g);
+  const std::int64_t rows = kernels.rows, cols = kernels.cols, panels = (g.n + cols - 1) / cols;
   std::int64_t reported = 0;
-  const std::int64_t report_every = std::max<std::int64_t>((1 << 14) / std::max<std::int64_t>(bytes(g.n), 1), rows);
+  const std::int64_t row_bytes = std::max<std::int64_t>(g.n * static_cast<std::int64_t>(sizeof(T)), 1),
+                     report_every = std::max<std::int64_t>((1 << 14) / row_bytes, rows);
 
   GemmTile<T> tile;
   tile.depth = g.k;
   tile.alpha = g.alpha;
   for (std::int64_t i = 0; i < g.m; i += rows) {
-    const std::int64_t height = std::min(rows, g.m - i), member = i / rows % together;
-    if (member == 0) pack_from(i);
-    tile.a = a + member * panel_size;
+    const std::int64_t height = std::min(rows, g.m - i), next_height = std::min(rows, g.m - i - height);
+    tile.a = a.at(i);
     const int fit = kernels.fit(height);
     const auto run = kernels.tiles[fit];
-    const std::int64_t next_height = std::min(rows, g.m - i - height);
-    const T* next_a = next_height > 0 ? g.a + (i + rows) * g.a_row : g.a;
     for (std::int64_t p = 0; p < panels; ++p) {
       const std::int64_t width = std::min(cols, g.n - p * cols);
-      T* c = g.c + i * g.c_row + p * cols * g.c_col;
+      T* const c = g.c + i * g.c_row + p * cols * g.c_col;
       tile.b = width < cols ? b.last : b.first + p * b.panel;
       tile.b_step = width < cols ? cols : b.step;
-
-      Prefetch* ahead = tile.ahead;
-      if (g.c_col == 1 && variant.fetches_c) {
-        const T* next_c = p + 1 < panels ? c + cols : g.c + (i + height) * g.c_row;
-        const std::int64_t count = p + 1 < panels ? height : next_height;
-        if (count > 0) {
-          *ahead++ = {at(next_c), bytes(g.c_row), count};
-          *ahead++ = {at(next_c) + 64, bytes(g.c_row), count};
-        }
-      }
-      if (next_height > 0) {
-        const std::int64_t from = a_lines * p / panels, to = a_lines * (p + 1) / panels;
-        if (to > from) *ahead++ = {at(next_a + from * line), bytes(g.a_row), next_height};
-      }
-      if (finished.beside != 0 && g.c_col == 1)
-        for (std::int64_t col = 0; col < width; col += line)
-          *ahead++ = {reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(c + col) + finished.beside),
-                      bytes(g.c_row), height};
-      *ahead = {at(a), 0, -1};
-
+      fetch_ahead<T>(tile.ahead, g, variant, a, {c, i, height, next_height, p, panels, width}, finished);
       if (height == kernels.heights[fit] && width == cols && g.c_col == 1) {
         tile.c = c, tile.c_row = g.c_row, tile.accumulate = g.accumulate;
         run(tile);
