@@ -353,8 +353,8 @@ constexpr std::size_t reduced_batch = 32;  // sources combined sequentially; sum
 /// Combines the sources of a row whose elements are adjacent. Each batch is reduced by itself, and the result of the
 /// earlier batches is its last term: at most 33 f32 terms are added sequentially, which keeps the rounding error small.
 template <class M, class T, class Source>
-void reduce_adjacent(T* row, const Source& source, std::size_t sources, std::int64_t extent, bool accumulate,
-                     bool past_caches) {
+inline void reduce_adjacent(T* row, const Source& source, std::size_t sources, std::int64_t extent, bool accumulate,
+                            bool past_caches) {
   const T* from[reduced_batch + 1];
   for (std::size_t next = 0; next < sources;) {
     int count = 0;
