@@ -17,6 +17,19 @@
 
 namespace tessera::nn {
 
+namespace detail {
+template <class F> struct CallWithString {
+  F& f;
+  void operator()(std::string_view name, auto& leaf, int) { f(std::string(name), leaf); }
+};
+template <class F> struct CallForTensors {
+  F& f;
+  template <class Leaf> void operator()(std::string_view name, Leaf& leaf, int) {
+    if constexpr (StoredOperand<std::remove_const_t<Leaf>>) f(std::string(name), leaf);
+  }
+};
+}  // namespace detail
+
 /// Calls f(name, leaf) for every tensor, Dim and Scalar of a model or of an optimizer state, in the order of
 /// declaration. Names are "blocks.3.mlp.up.weight" or "norm.epsilon".
 ///
@@ -24,13 +37,12 @@ namespace tessera::nn {
 /// index.
 template <class Model, class F> void for_each_named_leaf(Model& model, F&& f) {
   tessera::detail::for_each_named_leaf(model, tessera::detail::VisitLayers::each,
-                                       [&](std::string_view name, auto& leaf, int) { f(std::string(name), leaf); });
+                                       detail::CallWithString<std::remove_reference_t<F>>{f});
 }
 /// The same for tensors only.
 template <class Model, class F> void for_each_named_parameter(Model& model, F&& f) {
-  for_each_named_leaf(model, [&](const std::string& name, auto& leaf) {
-    if constexpr (StoredOperand<std::remove_cvref_t<decltype(leaf)>>) f(name, leaf);
-  });
+  tessera::detail::for_each_named_leaf(model, tessera::detail::VisitLayers::each,
+                                       detail::CallForTensors<std::remove_reference_t<F>>{f});
 }
 
 /// One leaf of a model, in the result of named_parameters.
@@ -54,6 +66,19 @@ template <class T, int Rank> std::int64_t largest_device_bytes(const ShardedTens
   const Mesh& on = mesh(x);
   return device_bytes(x, on.device_at(Coordinates(static_cast<std::size_t>(on.rank()), 0)));
 }
+struct CountElements {
+  std::int64_t count = 0;
+  void operator()(const std::string&, const auto& x) { count += size(x); }
+};
+struct CountBytes {
+  int device;
+  std::int64_t bytes = 0;
+  void operator()(const std::string&, const auto& x) { bytes += device_bytes(x, device); }
+};
+struct CountLargestBytes {
+  std::int64_t bytes = 0;
+  void operator()(const std::string&, const auto& x) { bytes += largest_device_bytes(x); }
+};
 template <class Leaf> NamedParameter describe(std::string_view name, const Leaf& leaf, int layers) {
   NamedParameter made;
   made.name = name;
@@ -72,12 +97,14 @@ template <class Leaf> NamedParameter describe(std::string_view name, const Leaf&
   }
   return made;
 }
+struct DescribeLeaves {
+  std::vector<NamedParameter> list{};
+  void operator()(std::string_view name, const auto& leaf, int layers) { list.push_back(describe(name, leaf, layers)); }
+};
 template <class Model> std::vector<NamedParameter> described(const Model& model, tessera::detail::VisitLayers layers) {
-  std::vector<NamedParameter> list;
-  tessera::detail::for_each_named_leaf(model, layers, [&](std::string_view name, const auto& leaf, int count) {
-    list.push_back(describe(name, leaf, count));
-  });
-  return list;
+  DescribeLeaves describe;
+  tessera::detail::for_each_named_leaf(model, layers, describe);
+  return std::move(describe.list);
 }
 }  // namespace detail
 
@@ -91,26 +118,26 @@ template <class Model> std::vector<NamedParameter> named_parameters(const Model&
 /// Total number of elements of all tensors of a model. Errors: empty_tensor.
 template <class Model> std::int64_t parameter_count(const Model& model, Here at = Here::current()) {
   tessera::detail::require_data("parameter_count", model, at);
-  std::int64_t count = 0;
-  for_each_named_parameter(model, [&](const std::string&, const auto& x) { count += size(x); });
-  return count;
+  detail::CountElements elements;
+  for_each_named_parameter(model, elements);
+  return elements.count;
 }
 
 /// Bytes of the shards of all tensors of a model on one device. Errors: `mesh_devices` for a device outside the mesh,
 /// `empty_tensor`.
 template <class Model> std::int64_t parameter_bytes(const Model& model, int device, Here at = Here::current()) {
   tessera::detail::require_data("parameter_bytes", model, at);
-  std::int64_t bytes = 0;
-  for_each_named_parameter(model, [&](const std::string&, const auto& x) { bytes += device_bytes(x, device); });
-  return bytes;
+  detail::CountBytes count{device};
+  for_each_named_parameter(model, count);
+  return count.bytes;
 }
 
 /// Bytes of the shards of all tensors of a model on the device with the most bytes. Errors: empty_tensor.
 template <class Model> std::int64_t parameter_bytes_per_device(const Model& model, Here at = Here::current()) {
   tessera::detail::require_data("parameter_bytes_per_device", model, at);
-  std::int64_t bytes = 0;
-  for_each_named_parameter(model, [&](const std::string&, const auto& x) { bytes += detail::largest_device_bytes(x); });
-  return bytes;
+  detail::CountLargestBytes count;
+  for_each_named_parameter(model, count);
+  return count.bytes;
 }
 
 }  // namespace tessera::nn

@@ -48,20 +48,23 @@ struct OneLayer {
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
 };
+struct CollectParameterNames {
+  Growable<char> letters{};
+  template <class Leaf> constexpr void operator()(std::string_view name, Leaf&, int) {
+    if constexpr (is_parameter_v<std::remove_const_t<Leaf>>) {
+      for (const char c : name) letters.push_back(c);
+      letters.push_back('\0');
+    }
+  }
+};
 /// The names of the floating-point tensors of a model, in order, each followed by a zero.
 template <class Model> constexpr Growable<char> list_parameter_names() {
   Model model{};
   OneLayer one;
   for_each_leaf(model, one);
-  Growable<char> letters;
-  tessera::detail::for_each_named_leaf(model, tessera::detail::VisitLayers::each_alike,
-                                       [&](std::string_view name, auto& leaf, int) {
-                                         if constexpr (is_parameter_v<std::remove_cvref_t<decltype(leaf)>>) {
-                                           for (const char c : name) letters.push_back(c);
-                                           letters.push_back('\0');
-                                         }
-                                       });
-  return letters;
+  CollectParameterNames names;
+  tessera::detail::for_each_named_leaf(model, tessera::detail::VisitLayers::each_alike, names);
+  return names.letters;
 }
 template <class Model>
 inline constexpr auto parameter_names_v = [] {

@@ -247,12 +247,37 @@ template <class Model, FsdpPolicy policy = FsdpPolicy{}, class Output = PlannedO
 };
 
 namespace detail {
-/// Calls f(name, leaf) for the tensors of a model, layer by layer.
-template <class Model, class F> void for_each_stored(Model& model, F&& f) {
-  for_each_named_leaf(model, VisitLayers::each, [&](std::string_view name, auto& leaf, int) {
-    if constexpr (StoredOperand<std::remove_cvref_t<decltype(leaf)>>) f(name, leaf);
-  });
-}
+/// Splits the tensors of a model as fsdp() does.
+struct SplitParameters {
+  const Mesh& mesh;
+  const FsdpOptions& options;
+  std::string_view axis;
+  Here at;
+  template <class Leaf> void operator()(std::string_view name, Leaf& leaf, int) const {
+    if constexpr (StoredOperand<Leaf>) {
+      const Mesh& before = tessera::mesh(leaf);
+      const bool moved = !(before == mesh);
+      const PartitionSpec spec = moved ? PartitionSpec{} : spec_of(sharding(leaf), mesh);
+      const bool left = !is_floating_v<typename Leaf::element> ||
+                        (!moved && !sharding(leaf).is_replicated() && !options.split_sharded) ||
+                        size(leaf) < options.min_elements ||
+                        (options.wraps && !options.wraps(std::string(name), shape(leaf)));
+      leaf = reshard(leaf, mesh, left ? spec : split_in_storage(spec, shape(leaf), mesh, axis, options.dim), at);
+    }
+  }
+};
+/// Gathers the tensors of a model that SplitParameters split.
+struct GatherParameters {
+  Here at;
+  template <class Leaf> void operator()(std::string_view, Leaf& leaf, int) const {
+    if constexpr (StoredOperand<Leaf>) {
+      PartitionSpec spec = spec_of(sharding(leaf), mesh(leaf));
+      for (SpecEntry& entry : spec.entries)
+        if (entry.priority > 0) entry = SpecEntry();
+      leaf = reshard(leaf, spec, at);
+    }
+  }
+};
 }  // namespace detail
 
 /// Wraps a model on any mesh: its tensors are moved to `mesh`, and floating-point tensors are split over the axis of
@@ -268,17 +293,8 @@ template <FsdpPolicy policy = FsdpPolicy{}, class Model>
 Fsdp<Model, policy> fsdp(Model model, const Mesh& mesh, const FsdpOptions& options = {}, Here at = Here::current()) {
   detail::required_axis("fsdp", mesh, policy.axis.view(), at);
   detail::require_data("fsdp", model, at);
-  detail::for_each_stored(model, [&](std::string_view name, auto& leaf) {
-    const Mesh& before = tessera::mesh(leaf);
-    const bool moved = !(before == mesh);
-    const PartitionSpec spec = moved ? PartitionSpec{} : spec_of(sharding(leaf), mesh);
-    const bool left = !is_floating_v<typename std::remove_cvref_t<decltype(leaf)>::element> ||
-                      (!moved && !sharding(leaf).is_replicated() && !options.split_sharded) ||
-                      size(leaf) < options.min_elements ||
-                      (options.wraps && !options.wraps(std::string(name), shape(leaf)));
-    leaf = reshard(leaf, mesh, left ? spec : split_in_storage(spec, shape(leaf), mesh, policy.axis.view(), options.dim),
-                   at);
-  });
+  detail::for_each_named_leaf(model, detail::VisitLayers::each,
+                              detail::SplitParameters{mesh, options, policy.axis.view(), at});
   return {std::move(model)};
 }
 
@@ -298,12 +314,7 @@ Fsdp<Model, policy, Output> fsdp(Model model, const Mesh& mesh, const FsdpOption
 /// `empty_tensor`. Communication: an all_gather of each parameter that fsdp() split.
 template <class Model, FsdpPolicy policy, class Output>
 Model unwrap(Fsdp<Model, policy, Output> wrapped, Here at = Here::current()) {
-  detail::for_each_stored(wrapped.module, [&](std::string_view, auto& leaf) {
-    PartitionSpec spec = spec_of(sharding(leaf), mesh(leaf));
-    for (SpecEntry& entry : spec.entries)
-      if (entry.priority > 0) entry = SpecEntry();
-    leaf = reshard(leaf, spec, at);
-  });
+  detail::for_each_named_leaf(wrapped.module, detail::VisitLayers::each, detail::GatherParameters{at});
   return std::move(wrapped.module);
 }
 

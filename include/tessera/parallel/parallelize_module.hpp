@@ -37,6 +37,51 @@ struct ParallelRule {
   ParallelStyle style;
 };
 
+namespace detail {
+/// Splits each tensor by the first rule whose pattern matches it or its layer.
+struct ParallelizeParameters {
+  const Mesh& mesh;
+  std::string_view axis;
+  const std::vector<ParallelRule>& rules;
+  Here at;
+  std::vector<bool> used;
+
+  template <class Leaf> void operator()(std::string_view name, Leaf& leaf, int) {
+    if constexpr (StoredOperand<Leaf>) {
+      PartitionSpec spec = tessera::mesh(leaf) == mesh ? spec_of(sharding(leaf), mesh) : PartitionSpec{};
+      while (spec.entries.size() < static_cast<std::size_t>(Leaf::rank)) spec.entries.push_back(SpecEntry());
+      split(name, spec);
+      leaf = reshard(leaf, mesh, spec, at);
+    }
+  }
+
+ private:
+  void split(std::string_view name, PartitionSpec& spec) {
+    const std::string_view layer = name.substr(0, name.rfind('.') == name.npos ? 0 : name.rfind('.'));
+    std::size_t rule = 0;
+    while (rule < rules.size() && !matches_pattern(name, rules[rule].pattern) &&
+           !matches_pattern(layer, rules[rule].pattern))
+      ++rule;
+    if (rule == rules.size()) return;
+    used[rule] = true;
+    const int last = static_cast<int>(spec.entries.size()) - 1;
+    const ParallelStyle style = rules[rule].style;
+    const int dim = style == ParallelStyle::colwise ? last : style == ParallelStyle::rowwise ? last - 1 : -1;
+    for (SpecEntry& entry : spec.entries) {
+      SpecEntry others;
+      for (const Name& own : entry.axes)
+        if (own.view() != axis) others.axes.push_back(own);
+      others.priority = others.axes.empty() ? std::uint8_t{0} : entry.priority;
+      entry = others;
+    }
+    if (dim < 0) return;
+    SpecEntry& entry = spec.entries[static_cast<std::size_t>(dim)];
+    if (entry.priority > 0) entry = SpecEntry();  // what is gathered on use is not split for computing
+    entry.axes.push_back(Name(axis));
+  }
+};
+}  // namespace detail
+
 /// Splits the parameters of a model over one axis, as torch.distributed.tensor.parallel.parallelize_module. The planner
 /// derives the shardings of activations and the collectives from them. The first rule that matches a layer or a
 /// parameter applies; parameters without a rule are whole. Dims that other axes of the mesh split stay split.
@@ -51,40 +96,10 @@ template <class Model>
 Model parallelize_module(Model model, const Mesh& mesh, std::string_view axis, const std::vector<ParallelRule>& rules,
                          Here at = Here::current()) {
   detail::required_axis("parallelize_module", mesh, axis, at);
-  std::vector<bool> used(rules.size(), false);
-  detail::for_each_named_leaf(model, detail::VisitLayers::each, [&](std::string_view name, auto& leaf, int) {
-    using Type = std::remove_cvref_t<decltype(leaf)>;
-    if constexpr (StoredOperand<Type>) {
-      const std::string_view layer = name.substr(0, name.rfind('.') == name.npos ? 0 : name.rfind('.'));
-      std::size_t rule = 0;
-      while (rule < rules.size() && !matches_pattern(name, rules[rule].pattern) &&
-             !matches_pattern(layer, rules[rule].pattern))
-        ++rule;
-      PartitionSpec spec = tessera::mesh(leaf) == mesh ? spec_of(sharding(leaf), mesh) : PartitionSpec{};
-      while (spec.entries.size() < static_cast<std::size_t>(Type::rank)) spec.entries.push_back(SpecEntry());
-      if (rule < rules.size()) {
-        used[rule] = true;
-        constexpr int last = Type::rank - 1;
-        const ParallelStyle style = rules[rule].style;
-        const int dim = style == ParallelStyle::colwise ? last : style == ParallelStyle::rowwise ? last - 1 : -1;
-        for (SpecEntry& entry : spec.entries) {
-          SpecEntry others;
-          for (const Name& own : entry.axes)
-            if (own.view() != axis) others.axes.push_back(own);
-          others.priority = others.axes.empty() ? std::uint8_t{0} : entry.priority;
-          entry = others;
-        }
-        if (dim >= 0) {
-          SpecEntry& entry = spec.entries[static_cast<std::size_t>(dim)];
-          if (entry.priority > 0) entry = SpecEntry();  // what is gathered on use is not split for computing
-          entry.axes.push_back(Name(axis));
-        }
-      }
-      leaf = reshard(leaf, mesh, spec, at);
-    }
-  });
+  detail::ParallelizeParameters parallelize{mesh, axis, rules, at, std::vector<bool>(rules.size(), false)};
+  detail::for_each_named_leaf(model, detail::VisitLayers::each, parallelize);
   for (std::size_t i = 0; i < rules.size(); ++i)
-    if (!used[i])
+    if (!parallelize.used[i])
       fail(errc::option, "[parallelize_module] pattern: \"", rules[i].pattern,
            "\" names no layer and no tensor of the model, or earlier rules name them all", Source::from(at));
   return model;

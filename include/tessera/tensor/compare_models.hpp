@@ -20,30 +20,67 @@ namespace tessera {
 
 namespace detail {
 
+struct CollectNames {
+  std::vector<std::string> names{};
+  void operator()(std::string_view name, const auto&, int) { names.emplace_back(name); }
+};
 /// Whether the Stacks of two models have equal numbers of layers, so that corresponding leaves have the same types.
 template <class Model> bool same_depths(const Model& x, const Model& y) {
-  const auto names = [](const Model& model) {
-    std::vector<std::string> found;
-    for_each_named_leaf(model, VisitLayers::each,
-                        [&](std::string_view name, const auto&, int) { found.emplace_back(name); });
-    return found;
-  };
-  return names(x) == names(y);
+  CollectNames of_x, of_y;
+  for_each_named_leaf(x, VisitLayers::each, of_x);
+  for_each_named_leaf(y, VisitLayers::each, of_y);
+  return of_x.names == of_y.names;
 }
 
-/// Whether f(a, b) is true for all corresponding leaves of two models, and the models have equal numbers of layers.
-template <class Model, class F> bool all_leaves(const Model& x, const Model& y, const F& f) {
-  if (!same_depths(x, y)) return false;
-  std::vector<const void*> others;
-  for_each_named_leaf(y, VisitLayers::each, [&](std::string_view, const auto& leaf, int) { others.push_back(&leaf); });
+struct CollectAddresses {
+  std::vector<const void*> leaves{};
+  void operator()(std::string_view, const auto& leaf, int) { leaves.push_back(&leaf); }
+};
+/// Compares each leaf with the corresponding leaf of another model, by Compare()(a, b).
+template <class Compare> struct CompareLeaves {
+  const std::vector<const void*>& others;
   std::size_t next = 0;
   bool all = true;
-  for_each_named_leaf(x, VisitLayers::each, [&](std::string_view, const auto& leaf, int) {
-    using Type = std::remove_cvref_t<decltype(leaf)>;
-    all = all && f(leaf, *static_cast<const Type*>(others[next++]));
-  });
-  return all;
+  template <class Leaf> void operator()(std::string_view, const Leaf& leaf, int) {
+    all = all && Compare()(leaf, *static_cast<const Leaf*>(others[next++]));
+  }
+};
+/// Whether Compare()(a, b) is true for all corresponding leaves of two models, and the models have equal numbers of
+/// layers.
+template <class Compare, class Model> bool all_leaves(const Model& x, const Model& y) {
+  if (!same_depths(x, y)) return false;
+  CollectAddresses others;
+  for_each_named_leaf(y, VisitLayers::each, others);
+  CompareLeaves<Compare> compare{others.leaves};
+  for_each_named_leaf(x, VisitLayers::each, compare);
+  return compare.all;
 }
+
+struct EqualLeaves {
+  template <class Leaf> bool operator()(const Leaf& a, const Leaf& b) const {
+    if constexpr (StoredOperand<Leaf>)
+      return all_equal(a, b);
+    else
+      return a.value() == b.value();
+  }
+};
+struct LeavesOfOneType {
+  template <class Leaf> bool operator()(const Leaf& a, const Leaf& b) const {
+    if constexpr (StoredOperand<Leaf>)
+      return same_sharded_type(a, b);
+    else
+      return true;
+  }
+};
+struct HashTypes {
+  std::uint64_t hash = 0;
+  template <class Leaf> void operator()(std::string_view, const Leaf& leaf, int) {
+    if constexpr (StoredOperand<Leaf>)
+      hash = hash_mix(hash, sharded_type_hash(leaf));
+    else
+      hash = hash_mix(hash, std::uint64_t{0});
+  }
+};
 
 }  // namespace detail
 
@@ -52,12 +89,7 @@ template <class Model, class F> bool all_leaves(const Model& x, const Model& y, 
 template <class Model>
   requires(!Operand<Model>)
 bool all_equal(const Model& x, const Model& y) {
-  return detail::all_leaves(x, y, [](const auto& a, const auto& b) {
-    if constexpr (StoredOperand<std::remove_cvref_t<decltype(a)>>)
-      return all_equal(a, b);
-    else
-      return a.value() == b.value();
-  });
+  return detail::all_leaves<detail::EqualLeaves>(x, y);
 }
 
 /// Whether two models have tensors of the same types, shapes, meshes and shardings. If so, a step that was planned for
@@ -65,25 +97,15 @@ bool all_equal(const Model& x, const Model& y) {
 template <class Model>
   requires(!Operand<Model>)
 bool same_sharded_type(const Model& x, const Model& y) {
-  return detail::all_leaves(x, y, [](const auto& a, const auto& b) {
-    if constexpr (StoredOperand<std::remove_cvref_t<decltype(a)>>)
-      return same_sharded_type(a, b);
-    else
-      return true;
-  });
+  return detail::all_leaves<detail::LeavesOfOneType>(x, y);
 }
 /// A hash of the properties that same_sharded_type compares.
 template <class Model>
   requires(!Operand<Model>)
 std::uint64_t sharded_type_hash(const Model& x) {
-  std::uint64_t hash = 0;
-  detail::for_each_named_leaf(x, detail::VisitLayers::each, [&](std::string_view, const auto& leaf, int) {
-    if constexpr (StoredOperand<std::remove_cvref_t<decltype(leaf)>>)
-      hash = hash_mix(hash, sharded_type_hash(leaf));
-    else
-      hash = hash_mix(hash, std::uint64_t{0});
-  });
-  return hash;
+  detail::HashTypes types;
+  detail::for_each_named_leaf(x, detail::VisitLayers::each, types);
+  return types.hash;
 }
 
 }  // namespace tessera

@@ -45,14 +45,20 @@ template <class F> auto deferred_init(const F& f) {
 
 /// Whether a tensor, or any tensor of a model, has no elements yet in this process.
 template <class T, int Rank> bool is_deferred(const ShardedTensor<T, Rank>& x) { return !storage_of(x).is_written(); }
+namespace detail {
+struct FindDeferred {
+  bool any = false;
+  template <class Leaf> void operator()(std::string_view, const Leaf& leaf, int) {
+    if constexpr (StoredOperand<Leaf>) any = any || is_deferred(leaf);
+  }
+};
+}  // namespace detail
 template <class Model>
   requires(!Operand<Model>)
 bool is_deferred(const Model& model) {
-  bool any = false;
-  detail::for_each_named_leaf(model, detail::VisitLayers::each, [&](std::string_view, const auto& leaf, int) {
-    if constexpr (StoredOperand<std::remove_cvref_t<decltype(leaf)>>) any = any || is_deferred(leaf);
-  });
-  return any;
+  detail::FindDeferred find;
+  detail::for_each_named_leaf(model, detail::VisitLayers::each, find);
+  return find.any;
 }
 
 }  // namespace tessera

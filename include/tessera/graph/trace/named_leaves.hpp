@@ -33,6 +33,8 @@ class LeafName {
     while ((position /= 10) > 0);
     return enter(std::string_view(digits + first, sizeof digits - first));
   }
+  /// The field at a position of U, by its name where U has field_names.
+  template <class U> constexpr std::size_t enter_field(std::size_t position);
   constexpr void leave(std::size_t before) { text_.resize(before); }
 
  private:
@@ -51,13 +53,20 @@ template <class T> constexpr bool names_fields() {
   }
 }
 
+template <class U> constexpr std::size_t LeafName::enter_field(std::size_t position) {
+  if constexpr (names_fields<U>())
+    if (position < std::size(U::field_names)) return enter(std::string_view(U::field_names[position]));
+  return enter(position);
+}
+
 /// How the layers of a Stack are visited: each with its position, the first one for all with the position `*`, or each
 /// with the position `*`. While a function is traced a Stack has one layer, with the tensors of all.
 enum class VisitLayers { each, together, each_alike };
 
 /// Visits the leaves of a model: f(name, leaf, layers), where `layers` is how many layers of a Stack a leaf stands for.
 /// C++20 has no reflection, so a struct lists the names of its fields in order: `static constexpr std::array
-/// field_names`. All other parts are named by their positions.
+/// field_names`. All other parts are named by their positions. Where F does not depend on the model, models share the
+/// code that visits their parts: so functions of the library give named structs, not lambdas.
 template <class F> class NameLeaves {
  public:
   constexpr NameLeaves(VisitLayers visit, F& f) : layers_(visit), f_(f) {}
@@ -77,14 +86,11 @@ template <class F> class NameLeaves {
                 layers_ == VisitLayers::each_alike ? name_.enter("*") : name_.enter(static_cast<std::size_t>(i)));
       }
     } else if constexpr (is_tuple_v<U>) {
-      std::size_t i = 0;
-      std::apply([&](auto&... items) { (visit(items, name_.enter(i++)), ...); }, object);
+      std::apply([this](auto&... items) { visit_fields<void>(items...); }, object);
     } else if constexpr (is_array_v<U>) {
       for (std::size_t i = 0; i < object.size(); ++i) visit(object[i], name_.enter(i));
     } else if constexpr (!std::is_empty_v<U>) {
-      constexpr bool named = names_fields<U>();
-      std::size_t i = 0;
-      for_each_field(object, [&](auto& field) { visit(field, enter_field<U, named>(i++)); });
+      with_fields(object, [this](auto&... fields) { visit_fields<U>(fields...); });
     }
   }
 
@@ -94,10 +100,16 @@ template <class F> class NameLeaves {
     visit(part);
     name_.leave(before);
   }
-  template <class U, bool Named> constexpr std::size_t enter_field(std::size_t i) {
-    if constexpr (Named)
-      if (i < std::size(U::field_names)) return name_.enter(std::string_view(U::field_names[i]));
-    return name_.enter(i);
+  /// The fields of U, or the items of a tuple.
+  template <class U, class... Fields> constexpr void visit_fields(Fields&... fields) {
+    std::size_t i = 0, before = 0;
+    const auto enter = [&] {
+      if constexpr (std::is_void_v<U>)
+        return name_.enter(i++);
+      else
+        return name_.template enter_field<U>(i++);
+    };
+    ((before = enter(), visit(fields), name_.leave(before)), ...);
   }
 
   LeafName name_{};

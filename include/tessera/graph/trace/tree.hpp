@@ -68,7 +68,7 @@ template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visito
     if constexpr (detail::own_fault<U>() != detail::ModelFault::none)
       (void)sizeof(detail::ExplainField<U>);
     else if constexpr (!std::is_empty_v<U>)
-      detail::for_each_field(object, [&](auto& field) { for_each_leaf(field, visitor); });
+      detail::with_fields(object, [&](auto&... fields) { (for_each_leaf(fields, visitor), ...); });
   }
 }
 

@@ -46,6 +46,24 @@ struct ShardMetadata {
   }
 };
 
+namespace detail {
+struct CollectMetadata {
+  std::vector<ShardMetadata> made{};
+  template <class Leaf> void operator()(std::string_view name, const Leaf& leaf, int) {
+    if constexpr (StoredOperand<Leaf>) made.push_back(of(name, storage_of(leaf)));
+  }
+  static ShardMetadata of(std::string_view name, const TensorStorage& storage) {
+    ShardMetadata tensor{std::string(name), storage.dtype(), storage.shape(), storage.mesh(),
+                         spec_of(storage.sharding(), storage.mesh())};
+    for (int shard = 0; shard < storage.shard_count(); ++shard) tensor.shards.push_back({storage.box(shard)});
+    for (int device = 0; device < storage.mesh().size(); ++device)
+      tensor.shards[static_cast<std::size_t>(storage.grid().index_of(storage.mesh().coordinates_of(device)))]
+          .devices.push_back(device);
+    return tensor;
+  }
+};
+}  // namespace detail
+
 /// How each tensor of a model is stored, in the order of declaration, without reading elements: get_shard_metadata of
 /// PyTorch/XLA's XlaFullyShardedDataParallel. Scalars and Dims have no shards and are left out. Errors: `empty_tensor`.
 /// Communication: none.
@@ -53,20 +71,9 @@ struct ShardMetadata {
 ///     for (const ts::ShardMetadata& tensor : ts::get_shard_metadata(wrapped))
 ///       std::cout << tensor.name << " " << ts::text(tensor.shards[0].box) << "\n";
 template <class Model> std::vector<ShardMetadata> get_shard_metadata(const Model& model) {
-  std::vector<ShardMetadata> made;
-  detail::for_each_named_leaf(model, detail::VisitLayers::each, [&](std::string_view name, const auto& leaf, int) {
-    if constexpr (StoredOperand<std::remove_cvref_t<decltype(leaf)>>) {
-      const TensorStorage& storage = storage_of(leaf);
-      ShardMetadata tensor{std::string(name), storage.dtype(), storage.shape(), storage.mesh(),
-                           spec_of(storage.sharding(), storage.mesh())};
-      for (int shard = 0; shard < storage.shard_count(); ++shard) tensor.shards.push_back({storage.box(shard)});
-      for (int device = 0; device < storage.mesh().size(); ++device)
-        tensor.shards[static_cast<std::size_t>(storage.grid().index_of(storage.mesh().coordinates_of(device)))]
-            .devices.push_back(device);
-      made.push_back(std::move(tensor));
-    }
-  });
-  return made;
+  detail::CollectMetadata metadata;
+  detail::for_each_named_leaf(model, detail::VisitLayers::each, metadata);
+  return std::move(metadata.made);
 }
 
 }  // namespace tessera

@@ -46,9 +46,13 @@ template <class T> StateEntry number_entry(std::string_view name, DType dtype, T
   std::memcpy(made.bytes.data(), &value, sizeof(T));
   return made;
 }
+template <class F> struct CallWithName {
+  F& f;
+  void operator()(std::string_view name, auto& leaf, int) { f(name, leaf); }
+};
 /// Calls f for the leaves of a model with their names, layer by layer.
 template <class Model, class F> void for_each_state(Model& model, F&& f) {
-  for_each_named_leaf(model, VisitLayers::each, [&](std::string_view name, auto& leaf, int) { f(name, leaf); });
+  for_each_named_leaf(model, VisitLayers::each, CallWithName<std::remove_reference_t<F>>{f});
 }
 /// Copies the rows of a part to or from the whole, `of_whole(offset in the whole, offset in the part, elements)`.
 template <class F> void for_each_run(const Shape& shape, const Box& box, F&& f) {

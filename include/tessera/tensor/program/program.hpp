@@ -125,14 +125,19 @@ template <class Traced> ProgramCache& cache_of() {
   return cache.get([] { return new ProgramCache(ProgramCode<Traced>::compiled()); });
 }
 
+/// Finds the name of the leaf at an address.
+struct FindName {
+  const void* leaf;
+  std::string found{};
+  void operator()(std::string_view name, const auto& own, int) {
+    if (static_cast<const void*>(&own) == leaf) found = name;
+  }
+};
 /// The name of a leaf of a model, such as "blocks.0.up.weight". Empty for a leaf on its own.
 template <class Model> std::string name_of_leaf(const void* model, const void* leaf) {
-  std::string found;
-  for_each_named_leaf(*static_cast<const Model*>(model), VisitLayers::each,
-                      [&](std::string_view name, const auto& own, int) {
-                        if (static_cast<const void*>(&own) == leaf) found = name;
-                      });
-  return found;
+  FindName find{leaf};
+  for_each_named_leaf(*static_cast<const Model*>(model), VisitLayers::each, find);
+  return find.found;
 }
 /// An argument of a call, as messages name it and the tensors in it.
 struct NamedArgument {
