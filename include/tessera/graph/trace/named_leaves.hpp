@@ -86,11 +86,11 @@ template <class F> class NameLeaves {
                 layers_ == VisitLayers::each_alike ? name_.enter("*") : name_.enter(static_cast<std::size_t>(i)));
       }
     } else if constexpr (is_tuple_v<U>) {
-      std::apply([this](auto&... items) { visit_fields<void>(items...); }, object);
+      std::apply([&](auto&... items) { visit_fields<void>(items...); }, object);
     } else if constexpr (is_array_v<U>) {
       for (std::size_t i = 0; i < object.size(); ++i) visit(object[i], name_.enter(i));
     } else if constexpr (!std::is_empty_v<U>) {
-      with_fields(object, [this](auto&... fields) { visit_fields<U>(fields...); });
+      with_fields(object, [&](auto&... fields) { visit_fields<U>(fields...); });
     }
   }
 
