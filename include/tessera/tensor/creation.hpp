@@ -158,10 +158,16 @@ ShardedTensor<T, Rank> filled(std::string_view op, const Shape& shape, T value, 
 
 }  // namespace detail
 
+namespace detail {
+/// The element type of a tensor that is filled with a number: double gives float, all others are kept.
+template <class Number> using filled_with_t = std::conditional_t<std::is_same_v<Number, double>, float, Number>;
+}  // namespace detail
+
 /// A tensor of equal elements. A shape in braces determines the rank; with a Shape object write `full<float, 2>(...)`.
 ///
 ///     auto w = ts::full<float>({64, 32}, 0.5f, mesh, {"data"});
 ///     auto scalar = ts::full<float>({}, 0.5f, mesh);
+///     auto halves = ts::full({64, 32}, 0.5, mesh);   // without a type that of the value, and float of a double
 template <Element T, int Rank>
 ShardedTensor<T, Rank> full(const Shape& shape, std::type_identity_t<T> value, const Mesh& mesh,
                             const PartitionSpec& spec = {}, Here at = Here::current()) {
@@ -176,6 +182,18 @@ template <Element T>
 ShardedTensor<T, 0> full(detail::NoExtents, std::type_identity_t<T> value, const Mesh& mesh,
                          const PartitionSpec& spec = {}, Here at = Here::current()) {
   return full<T, 0>(Shape{}, value, mesh, spec, at);
+}
+template <std::size_t Rank, Element Number>
+auto full(const Extent (&shape)[Rank], Number value, const Mesh& mesh, const PartitionSpec& spec = {},
+          Here at = Here::current()) {
+  using T = detail::filled_with_t<Number>;
+  return full<T, static_cast<int>(Rank)>(detail::shape_from(shape), static_cast<T>(value), mesh, spec, at);
+}
+template <int Rank = 0, Element Number>
+auto full(detail::NoExtents, Number value, const Mesh& mesh, const PartitionSpec& spec = {},
+          Here at = Here::current()) {
+  using T = detail::filled_with_t<Number>;
+  return full<T, Rank>(Shape{}, static_cast<T>(value), mesh, spec, at);
 }
 
 template <Element T, int Rank>

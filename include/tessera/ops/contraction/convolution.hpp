@@ -2,13 +2,13 @@
 #define TESSERA_OPS_CONTRACTION_CONVOLUTION_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <utility>
 
 #include <tessera/base/shape.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
+#include <tessera/ops/contraction/per_dim.hpp>
 #include <tessera/ops/contraction/product_operand.hpp>
 #include <tessera/ops/data_movement/factors.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
@@ -16,26 +16,17 @@
 
 namespace tessera {
 
-namespace detail {
-/// Written one by one: in the name of a template argument g++ 12 leaves out elements that an initializer left out, so
-/// that options which are changed later would share one name.
-template <int N> constexpr std::array<std::int64_t, N> all_of(std::int64_t number) {
-  std::array<std::int64_t, N> made{};
-  for (auto& own : made) own = number;
-  return made;
-}
-}  // namespace detail
-
 /// Options of a convolution over N spatial dims: the stride between windows, zero padding on both sides, the dilation
-/// within a window, and the number of groups of features, each convolved on its own. `padding_after` is the padding
+/// within a window, and the number of groups of features, each convolved on its own. One number is that of all spatial
+/// dims, `{.strides = 2}`. `padding_after` is the padding
 /// after the last element where it differs from `padding`, which is -1 otherwise. With `same` both follow from the
 /// extent n: as many zeros as give ceil(n / stride) windows, of an odd number one more after the last element than
 /// before the first ("SAME" of JAX and TensorFlow, padding='same' of PyTorch).
 template <int N> struct Conv {
-  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
-                              dilation = detail::all_of<N>(1);
+  detail::GivenByName by_name = detail::GivenByName();
+  PerDim<N> strides = 1, padding = 0, dilation = 1;
   std::int64_t groups = 1;
-  std::array<std::int64_t, N> padding_after = detail::all_of<N>(-1);
+  PerDim<N> padding_after = -1;
   bool same = false;
 };
 
@@ -43,8 +34,8 @@ template <int N> struct Conv {
 /// groups. Several input extents of that convolution give the same number of windows: the result has the smallest of
 /// these extents, plus `output_padding` at the end.
 template <int N> struct ConvTranspose {
-  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
-                              output_padding = detail::all_of<N>(0), dilation = detail::all_of<N>(1);
+  detail::GivenByName by_name = detail::GivenByName();
+  PerDim<N> strides = 1, padding = 0, output_padding = 0, dilation = 1;
   std::int64_t groups = 1;
 };
 
@@ -315,7 +306,7 @@ constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& 
 template <TensorArgument X, TensorArgument W>
 constexpr auto conv_transpose3d(const X& x, const W& w, const ConvTranspose<3>& options = {},
                                 Here at = Here::current()) {
-  const auto& [strides, padding, output_padding, dilation, groups] = options;
+  const auto& [by_name, strides, padding, output_padding, dilation, groups] = options;
   return call<detail::ConvTransposeTag<3>>(Source::from(at), x, w, Dim(strides[0]), Dim(strides[1]), Dim(strides[2]),
                                            Dim(padding[0]), Dim(padding[1]), Dim(padding[2]), Dim(output_padding[0]),
                                            Dim(output_padding[1]), Dim(output_padding[2]), Dim(dilation[0]),

@@ -5,15 +5,17 @@
 #include <array>
 #include <cstdint>
 
+#include <tessera/ops/contraction/per_dim.hpp>
 #include <tessera/ops/contraction/window_rows.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
 
 namespace tessera {
 
-/// Windows of an image, as torch.nn.Unfold.
+/// Windows of an image, as torch.nn.Unfold. One number is that of both dims, `{.window = 3}`.
 struct Unfold {
-  std::array<std::int64_t, 2> window{}, strides{1, 1}, padding{0, 0}, dilation{1, 1};
+  detail::GivenByName by_name = detail::GivenByName();
+  PerDim<2> window{}, strides = 1, padding = 0, dilation = 1;
 };
 
 namespace detail {
@@ -114,7 +116,7 @@ constexpr auto conv_general_dilated_patches(const X& x, const Unfold& options, H
 /// number of windows is another one. Communication: as unfold, in the opposite direction: rows near borders are sums of
 /// those of two devices.
 template <TensorArgument X>
-constexpr auto fold(const X& x, const std::array<std::int64_t, 2>& extents, const Unfold& options,
+constexpr auto fold(const X& x, const PerDim<2>& extents, const Unfold& options,
                     Here at = Here::current()) {
   return detail::unfold<detail::FoldTag>(x, options, at, extents[0], extents[1]);
 }
