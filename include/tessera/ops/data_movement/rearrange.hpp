@@ -248,7 +248,7 @@ template <int Rank, int D, int Count, MadeBy By = MadeBy::operation> struct Spli
   }
 };
 
-template <int Rank, int First, int Last> struct MergeTag {
+template <int Rank, int First, int Last, MadeBy By = MadeBy::operation> struct MergeTag {
   static_assert(First <= Last, "tessera: merge_dims takes the first and the last dim to merge, in this order");
   template <class A> using result = Typed<typename A::type, Rank - (Last - First)>;
   static constexpr Value emit(Value context, Value x) {
@@ -258,7 +258,7 @@ template <int Rank, int First, int Last> struct MergeTag {
       f.out_dim[d] = static_cast<std::int8_t>(d <= First ? d : d <= Last ? First : d - (Last - First));
       ++f.count;
     }
-    return rearrange(x.at(context.source), Rank, Rank - (Last - First), f, nullptr);
+    return rearrange(x.at(context.source), Rank, Rank - (Last - First), f, nullptr, {0, By});
   }
 };
 
