@@ -136,7 +136,8 @@ Layer convolution(Key key, const Extent (&shape)[Rank], Extent out, init::FanMod
 
 /// Convolutions with PyTorch's initial values: weights and bias uniform within 1 / sqrt(fan), where fan is the number
 /// of taps times in / groups, or, for a transposed convolution, out / groups. The dims `in` and `out` of a weight are
-/// sharded like those of a Linear. A window is {3, 3}, or 3 for all spatial dims. Errors: `not_divisible` unless the groups divide both numbers of features.
+/// sharded like those of a Linear. A window is {3, 3}, or 3 for all spatial dims. Errors: `not_divisible` unless the
+/// groups divide both numbers of features.
 template <Conv<1> Options = Conv<1>{}, Element T = float, bool Bias = true>
 Conv1d<Options, T, Bias> conv1d(Key key, Extent in, Extent out, Extent taps, const ShardingStrategy& strategy,
                                 Role role = Role::column, Here at = Here::current()) {
@@ -190,8 +191,9 @@ ConvTranspose2d<Options, T, Bias> conv_transpose2d(Key key, Extent in, Extent ou
                                                                          strategy, role, at);
 }
 template <ConvTranspose<2> Options = ConvTranspose<2>{}, Element T = float, bool Bias = true>
-ConvTranspose2d<Options, T, Bias> conv_transpose2d(Key key, Extent in, Extent out, Extent window, const ShardingStrategy& strategy,
-                                Role role = Role::column, Here at = Here::current()) {
+ConvTranspose2d<Options, T, Bias> conv_transpose2d(Key key, Extent in, Extent out, Extent window,
+                                                   const ShardingStrategy& strategy, Role role = Role::column,
+                                                   Here at = Here::current()) {
   return conv_transpose2d<Options, T, Bias>(key, in, out, {window, window}, strategy, role, at);
 }
 template <ConvTranspose<3> Options = ConvTranspose<3>{}, Element T = float, bool Bias = true>
@@ -204,8 +206,9 @@ ConvTranspose3d<Options, T, Bias> conv_transpose3d(Key key, Extent in, Extent ou
                                                                          strategy, role, at);
 }
 template <ConvTranspose<3> Options = ConvTranspose<3>{}, Element T = float, bool Bias = true>
-ConvTranspose3d<Options, T, Bias> conv_transpose3d(Key key, Extent in, Extent out, Extent window, const ShardingStrategy& strategy,
-                                Role role = Role::column, Here at = Here::current()) {
+ConvTranspose3d<Options, T, Bias> conv_transpose3d(Key key, Extent in, Extent out, Extent window,
+                                                   const ShardingStrategy& strategy, Role role = Role::column,
+                                                   Here at = Here::current()) {
   return conv_transpose3d<Options, T, Bias>(key, in, out, {window, window, window}, strategy, role, at);
 }
 

@@ -258,8 +258,7 @@ constexpr All switch_at(const Index& index, const std::tuple<First, Branches...>
     }
   const Value given = build::cast(lower_shared(context, index), DType::i32);
   const auto runs = [&](int branch) { return build::cast(is_chosen(given, branch), DType::i32); };
-  All made =
-      widened<All>(run_branch<Like>(runs(0), [&] { return std::get<0>(branches)(operands...); }));
+  All made = widened<All>(run_branch<Like>(runs(0), [&] { return std::get<0>(branches)(operands...); }));
   [&]<std::size_t... I>(std::index_sequence<I...>) {
     ((made = run_if<Like>(
           runs(static_cast<int>(I) + 1), [&](const auto&) { return std::get<I + 1>(branches)(operands...); }, made)),
@@ -271,8 +270,9 @@ constexpr All switch_at(const Index& index, const std::tuple<First, Branches...>
 }  // namespace detail
 
 /// `pred ? yes(operands...) : no(operands...)`, where only that branch runs: jax.lax.cond. `pred` is a rank-0 tensor, a
-/// Scalar, a Dim, or a bool, with which that branch is traced alone; any number but 0 holds. Both branches return tensors of the same element types, ranks and shapes,
-/// as a tensor or in a structure, which may have Stacks. They may capture values of the traced function around them.
+/// Scalar, a Dim, or a bool, with which that branch is traced alone; any number but 0 holds. Both branches return
+/// tensors of the same element types, ranks and shapes, as a tensor or in a structure, which may have Stacks. They may
+/// capture values of the traced function around them.
 ///
 ///     const auto y = ts::cond(step < warm_up, [&](const auto& v) { return v * 0.5; },
 ///                             [&](const auto& v) { return layers(v); }, x);
@@ -296,8 +296,8 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, const First&
 }
 
 /// `branches[index](operands...)`, where only that branch runs: jax.lax.switch, tf.switch_case. The index is a rank-0
-/// tensor of integers, a Scalar, a Dim or an int, with which that branch is traced alone; below 0 the first branch runs, above the last one the last. Otherwise as in
-/// ts::cond.
+/// tensor of integers, a Scalar, a Dim or an int, with which that branch is traced alone; below 0 the first branch
+/// runs, above the last one the last. Otherwise as in ts::cond.
 ///
 ///     const auto y = ts::switch_case(layer % 3, std::tuple(attend, convolve, skip), x);   // functions of x
 template <class Index, class First, class... Branches, class... Operands>
@@ -312,7 +312,8 @@ constexpr auto switch_case(const Index& index, const std::tuple<First, Branches.
     else
       return std::is_integral_v<Index> || detail::is_number<Index>();
   }();
-  static_assert(is_index, "tessera: the index of ts::switch_case is a rank-0 tensor of integers, a Scalar, a Dim or an int");
+  static_assert(is_index,
+                "tessera: the index of ts::switch_case is a rank-0 tensor of integers, a Scalar, a Dim or an int");
   constexpr bool same =
       (detail::join_v<Result,
                       detail::carry_t<std::remove_cvref_t<std::invoke_result_t<Branches, const Operands&...>>, Like>> &&

@@ -158,11 +158,6 @@ ShardedTensor<T, Rank> filled(std::string_view op, const Shape& shape, T value, 
 
 }  // namespace detail
 
-namespace detail {
-/// The element type of a tensor that is filled with a number: double gives float, all others are kept.
-template <class Number> using filled_with_t = std::conditional_t<std::is_same_v<Number, double>, float, Number>;
-}  // namespace detail
-
 /// A tensor of equal elements. A shape in braces determines the rank; with a Shape object write `full<float, 2>(...)`.
 ///
 ///     auto w = ts::full<float>({64, 32}, 0.5f, mesh, {"data"});

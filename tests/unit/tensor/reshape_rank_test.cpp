@@ -86,9 +86,13 @@ TEST(ReshapeRank, OtherNumbersOfElements) {
     return "no error";
   };
   const auto six = ts::zeros({2, 2, 2, 2, 2, 3}, mesh);
-  EXPECT_NE(message([&] { return ts::eval(ts::reshape(six, {2, 2, 2, 2, 5})); }).find("[reshape] number of elements: f32[2,2,2,2,2,3] has 96"),
+  EXPECT_NE(message([&] {
+              return ts::eval(ts::reshape(six, {2, 2, 2, 2, 5}));
+            }).find("[reshape] number of elements: f32[2,2,2,2,2,3] has 96"),
             std::string::npos)
-      << message([&] { return ts::eval(ts::reshape(six, {2, 2, 2, 2, 5})); });
+      << message([&] {
+           return ts::eval(ts::reshape(six, {2, 2, 2, 2, 5}));
+         });
 }
 
 }  // namespace

@@ -92,9 +92,8 @@ TEST(Row, InATrace) {
 
 TEST(Row, GradientIsThatOfSelect) {
   const ts::Mesh mesh({{"x", 2}});
-  static constexpr auto of_row = ts::compile([](const auto& x) {
-    return ts::grad([](const auto& v) { return ts::sum(v[1] * v[1] + v[-2][0]); })(x);
-  });
+  static constexpr auto of_row = ts::compile(
+      [](const auto& x) { return ts::grad([](const auto& v) { return ts::sum(v[1] * v[1] + v[-2][0]); })(x); });
   const auto found = ts::to_host(of_row(ts::shard(numbers(), {rows, columns}, mesh, {"x"})));
   for (std::int64_t k = 0; k < rows * columns; ++k) {
     const std::int64_t r = k / columns, c = k % columns;
@@ -107,7 +106,8 @@ TEST(Row, InALoopAVmapAndAShardMap) {
   const ts::Mesh mesh({{"x", 2}});
   const auto x = ts::shard(numbers(), {rows, columns}, mesh);
   static constexpr auto looped = ts::compile([](const auto& v) {
-    return ts::fori_loop(0, ts::extent<0>(v), [&](const auto& i, const auto& sum) { return sum + v[i]; }, v[0] * 0.f);
+    return ts::fori_loop(
+        0, ts::extent<0>(v), [&](const auto& i, const auto& sum) { return sum + v[i]; }, v[0] * 0.f);
   });
   const auto sums = ts::to_host(looped(x));
   for (std::size_t c = 0; c < columns; ++c) {
@@ -128,9 +128,8 @@ TEST(Row, InALoopAVmapAndAShardMap) {
   }
   // Each of two devices has two rows of four.
   static constexpr auto local = ts::compile([](const auto& v) {
-    return ts::shard_map<"{x,-} -> {x}, {x}">([](const auto& own) {
-      return std::tuple(own[1], own[ts::axis_index<"x">(own)]);
-    })(v);
+    return ts::shard_map<"{x,-} -> {x}, {x}">(
+        [](const auto& own) { return std::tuple(own[1], own[ts::axis_index<"x">(own)]); })(v);
   });
   const auto four = numbers();
   const auto [second, own] =

@@ -72,7 +72,8 @@ TEST(ShortForms, ConvolutionsOfANumber) {
   EXPECT_EQ(host(ts::conv2d(x, w, {.strides = {2, 1}})), (Floats{10, 14, 18, 42, 46, 50}));
   EXPECT_EQ(host(ts::conv_transpose2d(ts::max_pool2d(x, 2), w, {.strides = 2})),
             (Floats{5, 5, 7, 7, 5, 5, 7, 7, 13, 13, 15, 15, 13, 13, 15, 15}));
-  EXPECT_EQ(host(ts::unfold(x, {.window = 2, .strides = 2})), host(ts::unfold(x, {.window = {2, 2}, .strides = {2, 2}})));
+  EXPECT_EQ(host(ts::unfold(x, {.window = 2, .strides = 2})),
+            host(ts::unfold(x, {.window = {2, 2}, .strides = {2, 2}})));
   static constexpr ts::Conv<2> halved{.strides = 2, .padding = 1}, apart{.strides = {2, 2}, .padding = {1, 1}};
   static_assert(halved.strides == apart.strides);
   static_assert(std::is_same_v<ts::nn::Conv2d<halved>, ts::nn::Conv2d<apart>>);
@@ -129,17 +130,22 @@ TEST(ShortForms, BranchesOfNumbers) {
 
 TEST(ShortForms, ListsOfIndices) {
   const ts::Mesh mesh({{"x", 2}});
-  for (const ts::PartitionSpec& spec : {ts::PartitionSpec{}, ts::PartitionSpec{"x"}, ts::PartitionSpec{ts::none, "x"}}) {
+  for (const ts::PartitionSpec& spec :
+       {ts::PartitionSpec{}, ts::PartitionSpec{"x"}, ts::PartitionSpec{ts::none, "x"}}) {
     const auto x = ts::shard<float>({{1, 2}, {3, 4}, {5, 6}}, mesh);
     const auto sharded = ts::reshard(x, spec);
     EXPECT_EQ(host(ts::index_select<0>(sharded, {0, 2})), (Floats{1, 2, 5, 6}));
     EXPECT_EQ(host(ts::index_select<0>(sharded, {-1, 0, 0})), (Floats{5, 6, 1, 2, 1, 2}));
     EXPECT_EQ(host(ts::index_select<-1>(sharded, {1})), (Floats{2, 4, 6}));
     static constexpr auto gradient = ts::compile([](const auto& v) {
-      return ts::grad([](const auto& a) { return ts::sum(ts::index_select<0>(a, {2, ts::extent<0>(a) - 1, 1}) * 2.f); })(v);
+      return ts::grad([](const auto& a) {
+        return ts::sum(ts::index_select<0>(a, {2, ts::extent<0>(a) - 1, 1}) * 2.f);
+      })(v);
     });
     EXPECT_EQ(host(gradient(sharded)), (Floats{0, 0, 2, 2, 4, 4}));
-    EXPECT_NE(message([&] { return ts::eval(ts::index_select<0>(sharded, {0, 3})); }).find("index 3 is outside of dim 0"),
+    EXPECT_NE(message([&] {
+                return ts::eval(ts::index_select<0>(sharded, {0, 3}));
+              }).find("index 3 is outside of dim 0"),
               std::string::npos);
   }
 }
@@ -169,6 +175,79 @@ TEST(ShortForms, SizesThatAreKnownCompare) {
     return y;
   });
   EXPECT_EQ(host(f(ts::shard<float>({1, 2}, mesh), ts::Dim(5))), (Floats{33, 35}));
+}
+
+TEST(ShortForms, ConvolutionsWithABias) {
+  const ts::Mesh mesh({{"x", 2}});
+  const auto x = image(mesh, {ts::none, "x"});
+  const auto w = ts::ones({2, 2, 1, 2}, mesh);
+  const auto bias = ts::shard<float>({100, 200}, mesh);
+  EXPECT_EQ(host(ts::conv2d(x, w, bias, {.strides = 2})), (Floats{110, 210, 118, 218, 142, 242, 150, 250}));
+  EXPECT_EQ(host(ts::conv_transpose2d(ts::max_pool2d(x, 4), ts::ones({1, 1, 1, 2}, mesh), bias)), (Floats{115, 215}));
+  EXPECT_EQ(host(ts::conv1d(ts::ones({1, 3, 1}, mesh), ts::ones({2, 1, 2}, mesh), bias)), (Floats{102, 202, 102, 202}));
+  EXPECT_EQ(host(ts::conv3d(ts::ones({1, 2, 2, 2, 1}, mesh), ts::ones({2, 2, 2, 1, 2}, mesh), bias)),
+            (Floats{108, 208}));
+  const std::string text = message([&] { return ts::eval(ts::conv2d(x, w, ts::ones({3}, mesh))); });
+  EXPECT_NE(text.find("f32[1,3,3,2] x f32[3] in conv2d at short_forms_test.cpp"), std::string::npos) << text;
+}
+
+TEST(ShortForms, Flatten) {
+  const ts::Mesh mesh({{"x", 2}});
+  const auto x = image(mesh, {ts::none, "x"});
+  EXPECT_EQ(ts::shape(ts::eval(ts::flatten(x))), (ts::Shape{16}));
+  EXPECT_EQ(ts::shape(ts::eval(ts::flatten<1>(x))), (ts::Shape{1, 16}));
+  EXPECT_EQ(ts::shape(ts::eval(ts::flatten<1, 2>(x))), (ts::Shape{1, 16, 1}));
+  EXPECT_EQ(ts::shape(ts::eval(ts::flatten(ts::flatten(x)))), (ts::Shape{16}));
+  EXPECT_EQ(host(ts::flatten<1>(x)), host(x));
+}
+
+// torch.zeros(3, 4).scatter(1, torch.tensor([[0, 2], [1, 1], [3, 0]]), 7)
+TEST(ShortForms, ScatterOfANumber) {
+  const ts::Mesh mesh({{"x", 2}});
+  const auto x = ts::zeros({3, 4}, mesh, {"x"});
+  const auto indices = ts::shard<std::int32_t>({{0, 2}, {1, 1}, {3, 0}}, mesh);
+  const Floats want{7, 0, 7, 0, 0, 7, 0, 0, 7, 0, 0, 7};
+  EXPECT_EQ(host(ts::scatter<1>(x, indices, 7)), want);
+  EXPECT_EQ(host(ts::scatter<1>(x, indices, 7.0)), want);
+  EXPECT_EQ(host(ts::cast<float>(ts::scatter<1>(ts::cast<std::int32_t>(x), indices, 7))), want);
+}
+
+// x[[0, 2], [1, 0]] of [[0, 1, 2], [3, 4, 5], [6, 7, 8]] is [1, 6].
+TEST(ShortForms, IndicesWithoutATuple) {
+  const ts::Mesh mesh({{"x", 2}});
+  const auto x = ts::shard<float>({{0, 1, 2}, {3, 4, 5}, {6, 7, 8}}, mesh);
+  const auto rows = ts::shard<std::int32_t>({0, 2}, mesh), columns = ts::shard<std::int32_t>({1, 0}, mesh);
+  EXPECT_EQ(host(ts::index(x, rows, columns)), (Floats{1, 6}));
+  EXPECT_EQ(host(ts::index(x, rows)), (Floats{0, 1, 2, 6, 7, 8}));
+}
+
+TEST(ShortForms, WindowsAndSizesOfImages) {
+  const ts::Mesh mesh({{"x", 2}});
+  const auto x = image(mesh, {ts::none, "x"});
+  EXPECT_EQ(host(ts::unfold(x, 2, 1, 0, 2)), host(ts::unfold(x, {.window = 2, .strides = 2})));
+  EXPECT_EQ(host(ts::unfold(x, 3, 1, 1)), host(ts::unfold(x, {.window = 3, .padding = 1})));
+  // F.interpolate(x, size=(2, 8)), nearest, of each row and column in turn
+  EXPECT_EQ(host(ts::interpolate(x, {2, 8})), host(ts::interpolate<2>(ts::interpolate<1>(x, 2), 8)));
+  const auto line = ts::shard<float>({{{1}, {2}}}, mesh);
+  EXPECT_EQ(host(ts::interpolate(line, {4})), host(ts::interpolate<1>(line, 4)));
+}
+
+TEST(ShortForms, RandomNumbersWithoutAType) {
+  const ts::Mesh mesh;
+  EXPECT_EQ(host(ts::normal(ts::Key(1), {2, 3}, mesh)), host(ts::normal<float>(ts::Key(1), {2, 3}, mesh)));
+  EXPECT_EQ(host(ts::uniform(ts::Key(1), {2, 3}, mesh)), host(ts::uniform<float>(ts::Key(1), {2, 3}, mesh)));
+  static constexpr auto f = ts::compile([](const auto& x, const ts::Scalar& s, const ts::Dim& n) {
+    return std::tuple(ts::full({2}, 0.5, x), ts::full({n}, 3, x), ts::full({}, true, x), ts::full({2}, s, x),
+                      ts::full({1}, n, x));
+  });
+  const auto [halves, threes, yes, scalars, sizes] = f(ts::ones({2}, mesh), ts::Scalar(1.5), ts::Dim(3));
+  static_assert(std::is_same_v<decltype(threes), const ts::ShardedTensor<std::int32_t, 1>>);
+  static_assert(std::is_same_v<decltype(yes), const ts::ShardedTensor<bool, 0>>);
+  static_assert(std::is_same_v<decltype(sizes), const ts::ShardedTensor<std::int64_t, 1>>);
+  EXPECT_EQ(host(halves), (Floats{.5, .5}));
+  EXPECT_EQ(ts::to_host(threes), (std::vector<std::int32_t>{3, 3, 3}));
+  EXPECT_EQ(host(scalars), (Floats{1.5, 1.5}));
+  EXPECT_EQ(ts::to_host(sizes), std::vector<std::int64_t>{3});
 }
 
 }  // namespace

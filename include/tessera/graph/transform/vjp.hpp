@@ -271,11 +271,13 @@ constexpr auto vjp(const F& f, const P1& p1, const P2& p2, const P3& p3, const P
   return detail::vjp_at(Source::from(at), f, p1, p2, p3, p4);
 }
 template <class F, class P1, class P2, class P3, class P4, class P5>
-constexpr auto vjp(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4, const P5& p5, Here at = Here::current()) {
+constexpr auto vjp(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4, const P5& p5,
+                   Here at = Here::current()) {
   return detail::vjp_at(Source::from(at), f, p1, p2, p3, p4, p5);
 }
 template <class F, class P1, class P2, class P3, class P4, class P5, class P6>
-constexpr auto vjp(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4, const P5& p5, const P6& p6, Here at = Here::current()) {
+constexpr auto vjp(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4, const P5& p5, const P6& p6,
+                   Here at = Here::current()) {
   return detail::vjp_at(Source::from(at), f, p1, p2, p3, p4, p5, p6);
 }
 template <class F, class... Primals>
@@ -299,15 +301,18 @@ constexpr auto linearize(const F& f, const P1& p1, const P2& p2, const P3& p3, H
   return detail::linearize_at(Source::from(at), f, p1, p2, p3);
 }
 template <class F, class P1, class P2, class P3, class P4>
-constexpr auto linearize(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4, Here at = Here::current()) {
+constexpr auto linearize(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4,
+                         Here at = Here::current()) {
   return detail::linearize_at(Source::from(at), f, p1, p2, p3, p4);
 }
 template <class F, class P1, class P2, class P3, class P4, class P5>
-constexpr auto linearize(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4, const P5& p5, Here at = Here::current()) {
+constexpr auto linearize(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4, const P5& p5,
+                         Here at = Here::current()) {
   return detail::linearize_at(Source::from(at), f, p1, p2, p3, p4, p5);
 }
 template <class F, class P1, class P2, class P3, class P4, class P5, class P6>
-constexpr auto linearize(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4, const P5& p5, const P6& p6, Here at = Here::current()) {
+constexpr auto linearize(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4, const P5& p5, const P6& p6,
+                         Here at = Here::current()) {
   return detail::linearize_at(Source::from(at), f, p1, p2, p3, p4, p5, p6);
 }
 template <class F, class... Primals>

@@ -2,11 +2,14 @@
 #define TESSERA_OPS_CONTRACTION_CONVOLUTION_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <utility>
 
 #include <tessera/base/shape.hpp>
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/contraction/per_dim.hpp>
 #include <tessera/ops/contraction/product_operand.hpp>
@@ -311,6 +314,75 @@ constexpr auto conv_transpose3d(const X& x, const W& w, const ConvTranspose<3>& 
                                            Dim(padding[0]), Dim(padding[1]), Dim(padding[2]), Dim(output_padding[0]),
                                            Dim(output_padding[1]), Dim(output_padding[2]), Dim(dilation[0]),
                                            Dim(dilation[1]), Dim(dilation[2]), Dim(groups));
+}
+
+namespace detail {
+template <class Y, class Bias> constexpr auto with_bias(const char* function, const Y& y, const Bias& bias, Here at) {
+  static_assert(Bias::rank == 1, "tessera: the bias of a convolution is a vector of its out-features");
+  const FunctionCall named(function, y, bias);
+  return call<AddTag>(Source::from(at), y, bias);
+}
+struct UnnamedOptions {
+  template <std::integral I, std::integral... More> constexpr UnnamedOptions(I, More...) {
+    static_assert(std::is_void_v<I>,
+                  "tessera: the options of a convolution have names: ts::conv2d(x, w, {.strides = 2, .padding = 1}), "
+                  "also after a bias: ts::conv2d(x, w, bias, {.strides = {2, 1}})");
+  }
+};
+}  // namespace detail
+
+/// Convolutions with a bias, a vector of the out-features, as F.conv2d: `conv2d(x, w, bias, {.strides = 2})`.
+template <TensorArgument X, TensorArgument W, TensorOperand Bias>
+constexpr auto conv1d(const X& x, const W& w, const Bias& bias, const Conv<1>& options = {},
+                      Here at = Here::current()) {
+  return detail::with_bias("conv1d", conv1d(x, w, options, at), bias, at);
+}
+template <TensorArgument X, TensorArgument W, TensorOperand Bias>
+constexpr auto conv2d(const X& x, const W& w, const Bias& bias, const Conv<2>& options = {},
+                      Here at = Here::current()) {
+  return detail::with_bias("conv2d", conv2d(x, w, options, at), bias, at);
+}
+template <TensorArgument X, TensorArgument W, TensorOperand Bias>
+constexpr auto conv3d(const X& x, const W& w, const Bias& bias, const Conv<3>& options = {},
+                      Here at = Here::current()) {
+  return detail::with_bias("conv3d", conv3d(x, w, options, at), bias, at);
+}
+template <TensorArgument X, TensorArgument W, TensorOperand Bias>
+constexpr auto conv_transpose1d(const X& x, const W& w, const Bias& bias, const ConvTranspose<1>& options = {},
+                                Here at = Here::current()) {
+  return detail::with_bias("conv_transpose1d", conv_transpose1d(x, w, options, at), bias, at);
+}
+template <TensorArgument X, TensorArgument W, TensorOperand Bias>
+constexpr auto conv_transpose2d(const X& x, const W& w, const Bias& bias, const ConvTranspose<2>& options = {},
+                                Here at = Here::current()) {
+  return detail::with_bias("conv_transpose2d", conv_transpose2d(x, w, options, at), bias, at);
+}
+template <TensorArgument X, TensorArgument W, TensorOperand Bias>
+constexpr auto conv_transpose3d(const X& x, const W& w, const Bias& bias, const ConvTranspose<3>& options = {},
+                                Here at = Here::current()) {
+  return detail::with_bias("conv_transpose3d", conv_transpose3d(x, w, options, at), bias, at);
+}
+/// With options that have no names they do not compile.
+template <TensorArgument X, TensorArgument W> constexpr X conv1d(const X& x, const W&, detail::UnnamedOptions) {
+  return x;
+}
+template <TensorArgument X, TensorArgument W> constexpr X conv2d(const X& x, const W&, detail::UnnamedOptions) {
+  return x;
+}
+template <TensorArgument X, TensorArgument W> constexpr X conv3d(const X& x, const W&, detail::UnnamedOptions) {
+  return x;
+}
+template <TensorArgument X, TensorArgument W>
+constexpr X conv_transpose1d(const X& x, const W&, detail::UnnamedOptions) {
+  return x;
+}
+template <TensorArgument X, TensorArgument W>
+constexpr X conv_transpose2d(const X& x, const W&, detail::UnnamedOptions) {
+  return x;
+}
+template <TensorArgument X, TensorArgument W>
+constexpr X conv_transpose3d(const X& x, const W&, detail::UnnamedOptions) {
+  return x;
 }
 
 }  // namespace tessera

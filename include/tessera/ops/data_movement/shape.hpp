@@ -25,11 +25,12 @@ template <int Dim, int Rank> constexpr int checked_dim() {
 
 /// For overloads with a dim as an argument, as in PyTorch: they do not compile.
 template <class Dim, class X> constexpr X refuse_dim_argument(const X& x) {
-  static_assert(std::is_void_v<Dim>,
-                "tessera: dims are template arguments: ts::cumsum<0>(x) for ts::cumsum(x, 0), ts::concat<0>(x, y) for "
-                "ts::concat(x, y, 0), ts::gather<1>(x, indices) for ts::gather(x, 1, indices), ts::slice<0>(x, start, "
-                "size), ts::flip<0, 1>(x) for ts::flip(x, {0, 1}), ts::pad<0>(x, before, after), ts::roll<0>(x, shift), "
-                "ts::tile<0>(x, count)");
+  static_assert(
+      std::is_void_v<Dim>,
+      "tessera: dims are template arguments: ts::cumsum<0>(x) for ts::cumsum(x, 0), ts::concat<0>(x, y) for "
+      "ts::concat(x, y, 0), ts::gather<1>(x, indices) for ts::gather(x, 1, indices), ts::slice<0>(x, start, "
+      "size), ts::flip<0, 1>(x) for ts::flip(x, {0, 1}), ts::pad<0>(x, before, after), ts::roll<0>(x, shift), "
+      "ts::tile<0>(x, count)");
   return x;
 }
 
@@ -183,9 +184,8 @@ template <class Compare> constexpr bool compare_sizes(const SizeAt& x, const Siz
   const Value context = here(a.traced() ? a.placeholder() : b.placeholder());
   context.at(x.at).refuse(
       errc::unsupported,
-      "[comparison] size: a ts::Dim of a traced function has no value until a plan is made, so that no if, while or "
-      "?: can depend on it; a loop over a dim is ts::fori_loop or ts::scan, a branch is ts::cond(ts::cast<double>(n) < "
-      "2, ...), and where the size is fixed, make it a template argument");
+      "[comparison] size: no if, while or ?: can depend on a ts::Dim of a traced function, which is not known before a "
+      "plan is made; a loop over a dim is ts::fori_loop or ts::scan, a branch ts::cond(ts::cast<double>(n) < 2, ...)");
   return false;
 }
 template <class A, class B>

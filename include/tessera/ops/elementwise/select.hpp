@@ -287,10 +287,10 @@ template <class To> struct CastTag {
 }  // namespace detail
 
 /// `yes` where the condition is true, `no` elsewhere (torch.where, jnp.where). The condition is a bool tensor, or one
-/// number for all elements: a bool, a Scalar such as `step < 100`, or a Dim, which hold unless they are 0. All three are broadcast against each other, `yes` and `no`
-/// promoted; of two numbers f32, or i32 if both are integers. Elements that are not selected have no effect: NaN in
-/// them does not propagate, and their gradient is 0. Errors: shape_mismatch. Communication: a reshard where the
-/// operands' shardings differ.
+/// number for all elements: a bool, a Scalar such as `step < 100`, or a Dim, which hold unless they are 0. All three
+/// are broadcast against each other, `yes` and `no` promoted; of two numbers f32, or i32 if both are integers. Elements
+/// that are not selected have no effect: NaN in them does not propagate, and their gradient is 0. Errors:
+/// shape_mismatch. Communication: a reshard where the operands' shardings differ.
 template <TensorArgument C, Operand A, Operand B>
 constexpr auto select(const C& condition, const A& yes, const B& no, Here at = Here::current()) {
   return call<detail::SelectTag>(Source::from(at), condition, yes, no);

@@ -71,7 +71,8 @@ namespace tessera {
 /// communication: as select.
 template <int D, TensorArgument X, std::size_t N>
 constexpr auto index_select(const X& x, const Dim (&indices)[N], Here at = Here::current()) {
-  static_assert(N <= 16, "tessera: a list of indices has at most 16 of them; write ts::index_select<D>(x, i) with a tensor");
+  static_assert(N <= 16,
+                "tessera: a list of indices has at most 16 of them; write ts::index_select<D>(x, i) with a tensor");
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
     return call<detail::IndexListTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices[I]...);
   }(std::make_index_sequence<N>());

@@ -18,8 +18,8 @@
 namespace tessera {
 
 /// Options of a max pool: the extents of a window, the stride between windows (0: the extent of a window, PyTorch's
-/// default), padding with -infinity on both sides, and the distance between the elements of a window. One number is that of
-/// all spatial dims, `{.window = 3}`.
+/// default), padding with -infinity on both sides, and the distance between the elements of a window. One number is
+/// that of all spatial dims, `{.window = 3}`.
 template <int N> struct MaxPool {
   detail::GivenByName by_name = detail::GivenByName();
   PerDim<N> window{}, strides{}, padding{}, dilation = 1;
@@ -241,18 +241,18 @@ constexpr auto max_pool3d(const X& x, const MaxPool<3>& options, Here at = Here:
 /// With the options in the order of PyTorch, each one number or {height, width}: `max_pool2d(x, 2)`, `max_pool2d(x, 3,
 /// 2, 1)` of windows 3 x 3 with strides of 2 and a padding of 1.
 template <TensorArgument X>
-constexpr auto max_pool1d(const X& x, const PerDim<1>& window, const PerDim<1>& strides = 0, const PerDim<1>& padding = 0,
-                          const PerDim<1>& dilation = 1, Here at = Here::current()) {
+constexpr auto max_pool1d(const X& x, const PerDim<1>& window, const PerDim<1>& strides = 0,
+                          const PerDim<1>& padding = 0, const PerDim<1>& dilation = 1, Here at = Here::current()) {
   return max_pool1d(x, MaxPool<1>{.window = window, .strides = strides, .padding = padding, .dilation = dilation}, at);
 }
 template <TensorArgument X>
-constexpr auto max_pool2d(const X& x, const PerDim<2>& window, const PerDim<2>& strides = 0, const PerDim<2>& padding = 0,
-                          const PerDim<2>& dilation = 1, Here at = Here::current()) {
+constexpr auto max_pool2d(const X& x, const PerDim<2>& window, const PerDim<2>& strides = 0,
+                          const PerDim<2>& padding = 0, const PerDim<2>& dilation = 1, Here at = Here::current()) {
   return max_pool2d(x, MaxPool<2>{.window = window, .strides = strides, .padding = padding, .dilation = dilation}, at);
 }
 template <TensorArgument X>
-constexpr auto max_pool3d(const X& x, const PerDim<3>& window, const PerDim<3>& strides = 0, const PerDim<3>& padding = 0,
-                          const PerDim<3>& dilation = 1, Here at = Here::current()) {
+constexpr auto max_pool3d(const X& x, const PerDim<3>& window, const PerDim<3>& strides = 0,
+                          const PerDim<3>& padding = 0, const PerDim<3>& dilation = 1, Here at = Here::current()) {
   return max_pool3d(x, MaxPool<3>{.window = window, .strides = strides, .padding = padding, .dilation = dilation}, at);
 }
 
@@ -272,18 +272,18 @@ constexpr auto avg_pool3d(const X& x, const AvgPool<3>& options, Here at = Here:
 }
 /// With the window, strides and padding in the order of PyTorch: `avg_pool2d(x, 2)`.
 template <TensorArgument X>
-constexpr auto avg_pool1d(const X& x, const PerDim<1>& window, const PerDim<1>& strides = 0, const PerDim<1>& padding = 0,
-                          Here at = Here::current()) {
+constexpr auto avg_pool1d(const X& x, const PerDim<1>& window, const PerDim<1>& strides = 0,
+                          const PerDim<1>& padding = 0, Here at = Here::current()) {
   return avg_pool1d(x, AvgPool<1>{.window = window, .strides = strides, .padding = padding}, at);
 }
 template <TensorArgument X>
-constexpr auto avg_pool2d(const X& x, const PerDim<2>& window, const PerDim<2>& strides = 0, const PerDim<2>& padding = 0,
-                          Here at = Here::current()) {
+constexpr auto avg_pool2d(const X& x, const PerDim<2>& window, const PerDim<2>& strides = 0,
+                          const PerDim<2>& padding = 0, Here at = Here::current()) {
   return avg_pool2d(x, AvgPool<2>{.window = window, .strides = strides, .padding = padding}, at);
 }
 template <TensorArgument X>
-constexpr auto avg_pool3d(const X& x, const PerDim<3>& window, const PerDim<3>& strides = 0, const PerDim<3>& padding = 0,
-                          Here at = Here::current()) {
+constexpr auto avg_pool3d(const X& x, const PerDim<3>& window, const PerDim<3>& strides = 0,
+                          const PerDim<3>& padding = 0, Here at = Here::current()) {
   return avg_pool3d(x, AvgPool<3>{.window = window, .strides = strides, .padding = padding}, at);
 }
 

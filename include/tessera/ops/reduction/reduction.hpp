@@ -22,6 +22,14 @@ struct KeepDims {
                   "tessera: the dims of a reduction are template arguments: ts::sum<1>(x) for ts::sum(x, 1), "
                   "ts::sum<0, 1>(x, ts::keepdims); the larger of two elements is ts::maximum(x, y)");
   }
+  template <std::integral Dim, std::integral... Dims>
+    requires(sizeof...(Dims) > 0)
+  constexpr KeepDims(Dim dim, Dims...) : KeepDims(dim) {}
+  template <TensorOperand Other> constexpr KeepDims(const Other&) {
+    static_assert(std::is_void_v<Other>,
+                  "tessera: a reduction takes one tensor: the larger of two elements is ts::maximum(x, y), the smaller "
+                  "ts::minimum(x, y)");
+  }
 };
 inline constexpr KeepDims keepdims{};
 
