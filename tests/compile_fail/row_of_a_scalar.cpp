@@ -1,4 +1,5 @@
 // expect first: a tensor of rank 0 has no rows
+// lines: 7
 #include <tessera/graph/trace/trace.hpp>
 #include <tessera/ops/ops.hpp>
 

@@ -322,12 +322,17 @@ template <class Y, class Bias> constexpr auto with_bias(const char* function, co
   const FunctionCall named(function, y, bias);
   return call<AddTag>(Source::from(at), y, bias);
 }
+template <class I> constexpr auto refuse_unnamed_options() {
+  static_assert(
+      std::is_void_v<I>,
+      "tessera: the options of a convolution have names: ts::conv2d(x, w, {.strides = 2, .padding = 1}), also "
+      "after a bias: ts::conv2d(x, w, bias, {.strides = {2, 1}})");
+  return true;
+}
+/// As of operators.hpp, the assertion is where compilers look when it is used.
 struct UnnamedOptions {
-  template <std::integral I, std::integral... More> constexpr UnnamedOptions(I, More...) {
-    static_assert(std::is_void_v<I>,
-                  "tessera: the options of a convolution have names: ts::conv2d(x, w, {.strides = 2, .padding = 1}), "
-                  "also after a bias: ts::conv2d(x, w, bias, {.strides = {2, 1}})");
-  }
+  template <std::integral I, std::integral... More>
+  constexpr UnnamedOptions(I, More...) noexcept(refuse_unnamed_options<I>()) {}
 };
 }  // namespace detail
 

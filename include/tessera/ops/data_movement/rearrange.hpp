@@ -368,7 +368,7 @@ constexpr auto flatten(const X& x, Here at = Here::current()) {
 }
 /// With dims as arguments it does not compile.
 template <TensorArgument X, std::integral First, std::integral... Last>
-constexpr X flatten(const X& x, First, Last...) {
+constexpr auto flatten(const X& x, First, Last...) {
   static_assert(std::is_void_v<First>, "tessera: dims are template arguments: ts::flatten<1>(x) for ts::flatten(x, 1)");
   return x;
 }
@@ -399,7 +399,7 @@ template <int D, TensorArgument X> constexpr auto squeeze(const X& x, Here at = 
 template <TensorArgument X, std::integral Dim> constexpr X unsqueeze(const X& x, Dim) {
   return detail::refuse_dim_argument<Dim>(x);
 }
-template <TensorArgument X> constexpr X squeeze(const X& x) {
+template <TensorArgument X> constexpr auto squeeze(const X& x) {
   static_assert(
       std::is_void_v<X>,
       "tessera: ts::squeeze<D>(x) removes dim D; without a dim, the rank of the result would depend on extents, "

@@ -24,7 +24,7 @@ template <int Dim, int Rank> constexpr int checked_dim() {
 }
 
 /// For overloads with a dim as an argument, as in PyTorch: they do not compile.
-template <class Dim, class X> constexpr X refuse_dim_argument(const X& x) {
+template <class Dim, class X> constexpr auto refuse_dim_argument(const X& x) {
   static_assert(
       std::is_void_v<Dim>,
       "tessera: dims are template arguments: ts::cumsum<0>(x) for ts::cumsum(x, 0), ts::concat<0>(x, y) for "
@@ -182,7 +182,7 @@ template <class Compare> constexpr bool compare_sizes(const SizeAt& x, const Siz
   if (is_known(a) && is_known(b)) return compare(known_value(a), known_value(b));
   if (a.traced() && b.traced() && here(a.placeholder()) == here(b.placeholder())) return compare(0, 0);
   const Value context = here(a.traced() ? a.placeholder() : b.placeholder());
-  context.at(x.at).refuse(
+  context.at(x.line).refuse(
       errc::unsupported,
       "[comparison] size: no if, while or ?: can depend on a ts::Dim of a traced function, which is not known before a "
       "plan is made; a loop over a dim is ts::fori_loop or ts::scan, a branch ts::cond(ts::cast<double>(n) < 2, ...)");

@@ -117,7 +117,7 @@ constexpr auto histogram(const X& x, const Count& bins, const Low& low, const Hi
 }
 
 /// Without a size it does not compile.
-template <TensorArgument X> constexpr X bincount(const X& x) {
+template <TensorArgument X> constexpr auto bincount(const X& x) {
   static_assert(std::is_void_v<X>, "tessera: shapes can't depend on values, so as in JAX the size of the result is an "
                                    "argument: ts::bincount(x, count)");
   return x;

@@ -47,7 +47,7 @@ template <class B, class T> constexpr auto no_arithmetic(const T& x) {
   return x;
 }
 /// For x[i] = y, which does not compile.
-template <class B> constexpr void no_assignment() {
+template <class B> constexpr auto no_assignment() {
   static_assert(std::is_void_v<B>,
                 "tessera: tensors are immutable; instead of x[i] = y write x = ts::select_scatter<0>(x, y, i), or "
                 "ts::dynamic_update_index<0>(x, y, i) with an index that is a tensor, and instead of x[i] += y "
@@ -62,17 +62,17 @@ template <class X> struct RowOf;
 /// A size given to an operator, with the user's line, which an operator can't take as a default argument.
 struct SizeAt {
   Dim value;
-  Source at;
+  Source line;
   template <class I>
     requires(std::is_integral_v<I> && !std::is_same_v<I, bool>)
-  constexpr SizeAt(I i, Here at = Here::current()) : value(i), at(Source::from(at)) {}
-  constexpr SizeAt(const Dim& i, Here at = Here::current()) : value(i), at(Source::from(at)) {}
+  constexpr SizeAt(I i, Here at = Here::current()) : value(i), line(Source::from(at)) {}
+  constexpr SizeAt(const Dim& i, Here at = Here::current()) : value(i), line(Source::from(at)) {}
 };
 /// An index that is known only when the program runs, with the user's line.
 template <class I> struct RunIndex {
   const I& value;
-  Source at;
-  constexpr RunIndex(const I& i, Here at = Here::current()) : value(i), at(Source::from(at)) {}
+  Source line;
+  constexpr RunIndex(const I& i, Here at = Here::current()) : value(i), line(Source::from(at)) {}
 };
 template <class I> inline constexpr bool is_given_index_v = std::is_same_v<I, Dim> || std::is_same_v<I, Scalar>;
 template <class I>
@@ -205,17 +205,17 @@ template <class Self> struct Operators {
   }
   /// x[i], a row at an index that is known when the program is planned: ts::select<0>(x, i).
   constexpr decltype(auto) operator[](detail::SizeAt i) const {
-    return detail::not_assigned(detail::RowOf<Self>::select(static_cast<const Self&>(*this), i.value, i.at));
+    return detail::not_assigned(detail::RowOf<Self>::select(static_cast<const Self&>(*this), i.value, i.line));
   }
   /// At an index that is known only when the program runs: ts::dynamic_index<0>(x, i).
-  constexpr decltype(auto) operator[](detail::RunIndex<Scalar> i) const { return row(i.value, i.at); }
-  constexpr decltype(auto) operator[](detail::RunIndex<Sym<std::int32_t, 0>> i) const { return row(i.value, i.at); }
-  constexpr decltype(auto) operator[](detail::RunIndex<Sym<std::int64_t, 0>> i) const { return row(i.value, i.at); }
+  constexpr decltype(auto) operator[](detail::RunIndex<Scalar> i) const { return row(i.value, i.line); }
+  constexpr decltype(auto) operator[](detail::RunIndex<Sym<std::int32_t, 0>> i) const { return row(i.value, i.line); }
+  constexpr decltype(auto) operator[](detail::RunIndex<Sym<std::int64_t, 0>> i) const { return row(i.value, i.line); }
   constexpr decltype(auto) operator[](detail::RunIndex<ShardedTensor<std::int32_t, 0>> i) const {
-    return row(i.value, i.at);
+    return row(i.value, i.line);
   }
   constexpr decltype(auto) operator[](detail::RunIndex<ShardedTensor<std::int64_t, 0>> i) const {
-    return row(i.value, i.at);
+    return row(i.value, i.line);
   }
   /// Of an index that is computed, errors name the line on which it is.
   template <detail::ComputedIndex I> constexpr decltype(auto) operator[](const I& i) const {
