@@ -101,7 +101,6 @@ void add_functions_of_several(Functions& all) {
   add<2>(all, ">", [](const auto& x, const auto& y) { return x > y; });
   add<2>(all, ">=", [](const auto& x, const auto& y) { return x >= y; });
   add<2>(all, "select", [](const auto& x, const auto& y) { return ts::select(x < y, x, y); });
-  add<2>(all, "where", [](const auto& x, const auto& y) { return ts::where(x < y, x, y); });
   add<2>(all, "masked_fill", [](const auto& x, const auto& y) { return ts::masked_fill(x, x < y, 1); });
   add<1>(all, "prelu", [](const auto& x) { return ts::prelu(x, ts::select<0>(x, 0)); });
   add<3>(all, "addcmul", [](const auto& x, const auto& a, const auto& b) { return ts::addcmul(x, a, b); });

@@ -250,4 +250,31 @@ TEST(ShortForms, RandomNumbersWithoutAType) {
   EXPECT_EQ(ts::to_host(sizes), std::vector<std::int64_t>{3});
 }
 
+struct SeveralForms {
+  constexpr auto operator()(const auto& x, const auto& step) const {
+    const auto first = [](const auto& v) { return v[0][0]; };
+    const auto last = [](const auto& v) { return v[1][-1]; };
+    const auto chosen = ts::where(step < 10, x, x * 2.f);
+    return ts::index_select<0>(ts::flatten(chosen), {-1, 0}) + ts::switch_case(1, std::tuple(first, last), chosen);
+  }
+};
+// On each of two devices, and for each of two examples, as for the whole of two rows.
+TEST(ShortForms, InAShardMapAndAVmap) {
+  const ts::Mesh mesh({{"x", 2}});
+  const auto x = ts::shard<float>({{1, 2, 3}, {4, 5, 6}, {7, 8, 9}, {10, 11, 12}}, mesh, {"x"});
+  static constexpr auto local = ts::compile([](const auto& v, const ts::Scalar& step) {
+    return ts::shard_map<"{x,-} -> {x}">(SeveralForms{})(v, step);
+  });
+  static constexpr auto mapped = ts::compile([](const auto& v, const ts::Scalar& step) {
+    const auto each = ts::vmap([&](const auto& own) { return SeveralForms{}(own, step); });
+    return ts::flatten(each(ts::reshape(v, {2, 2, 3})));
+  });
+  for (const int step : {1, 20}) {
+    const float times = step < 10 ? 1.f : 2.f;
+    const Floats want{12 * times, 7 * times, 24 * times, 19 * times};
+    EXPECT_EQ(host(local(x, ts::Scalar(step))), want);
+    EXPECT_EQ(host(mapped(x, ts::Scalar(step))), want);
+  }
+}
+
 }  // namespace

@@ -46,7 +46,6 @@ template <class X> struct RowOf {
 /// The elements at a few indices along dim D that are known when the program is planned.
 template <int Rank, int D> struct IndexListTag {
   static constexpr const char* function = "index_select";
-  static constexpr auto leading_dims = ops::LeadingDims::extended;
   template <class X, class... Indices> using result = Typed<typename X::type, Rank>;
   static constexpr Value emit(Value context, Value x, auto... indices) {
     x = x.at(context.source);
