@@ -1,4 +1,4 @@
-// expect: a ts::Dim can't be compared in a condition.*write a loop over a dim as ts::fori_loop
+// expect: no if, while .*a ts::Dim of a .*a loop over .*ts::fori_loop.*14
 #include <tessera/ops/ops.hpp>
 
 namespace ts = tessera;

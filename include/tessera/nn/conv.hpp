@@ -136,7 +136,8 @@ Layer convolution(Key key, const Extent (&shape)[Rank], Extent out, init::FanMod
 
 /// Convolutions with PyTorch's initial values: weights and bias uniform within 1 / sqrt(fan), where fan is the number
 /// of taps times in / groups, or, for a transposed convolution, out / groups. The dims `in` and `out` of a weight are
-/// sharded like those of a Linear. Errors: `not_divisible` unless the groups divide both numbers of features.
+/// sharded like those of a Linear. A window is {3, 3}, or 3 for all spatial dims. Errors: `not_divisible` unless the
+/// groups divide both numbers of features.
 template <Conv<1> Options = Conv<1>{}, Element T = float, bool Bias = true>
 Conv1d<Options, T, Bias> conv1d(Key key, Extent in, Extent out, Extent taps, const ShardingStrategy& strategy,
                                 Role role = Role::column, Here at = Here::current()) {
@@ -153,6 +154,11 @@ Conv2d<Options, T, Bias> conv2d(Key key, Extent in, Extent out, const Extent (&w
   return detail::convolution<Conv2d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_in, strategy, role,
                                                                 at);
 }
+template <Conv<2> Options = Conv<2>{}, Element T = float, bool Bias = true>
+Conv2d<Options, T, Bias> conv2d(Key key, Extent in, Extent out, Extent window, const ShardingStrategy& strategy,
+                                Role role = Role::column, Here at = Here::current()) {
+  return conv2d<Options, T, Bias>(key, in, out, {window, window}, strategy, role, at);
+}
 template <Conv<3> Options = Conv<3>{}, Element T = float, bool Bias = true>
 Conv3d<Options, T, Bias> conv3d(Key key, Extent in, Extent out, const Extent (&window)[3],
                                 const ShardingStrategy& strategy, Role role = Role::column, Here at = Here::current()) {
@@ -160,6 +166,11 @@ Conv3d<Options, T, Bias> conv3d(Key key, Extent in, Extent out, const Extent (&w
   const Extent shape[] = {window[0], window[1], window[2], in.value / Options.groups, out};
   return detail::convolution<Conv3d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_in, strategy, role,
                                                                 at);
+}
+template <Conv<3> Options = Conv<3>{}, Element T = float, bool Bias = true>
+Conv3d<Options, T, Bias> conv3d(Key key, Extent in, Extent out, Extent window, const ShardingStrategy& strategy,
+                                Role role = Role::column, Here at = Here::current()) {
+  return conv3d<Options, T, Bias>(key, in, out, {window, window, window}, strategy, role, at);
 }
 template <ConvTranspose<1> Options = ConvTranspose<1>{}, Element T = float, bool Bias = true>
 ConvTranspose1d<Options, T, Bias> conv_transpose1d(Key key, Extent in, Extent out, Extent taps,
@@ -179,6 +190,12 @@ ConvTranspose2d<Options, T, Bias> conv_transpose2d(Key key, Extent in, Extent ou
   return detail::convolution<ConvTranspose2d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_out,
                                                                          strategy, role, at);
 }
+template <ConvTranspose<2> Options = ConvTranspose<2>{}, Element T = float, bool Bias = true>
+ConvTranspose2d<Options, T, Bias> conv_transpose2d(Key key, Extent in, Extent out, Extent window,
+                                                   const ShardingStrategy& strategy, Role role = Role::column,
+                                                   Here at = Here::current()) {
+  return conv_transpose2d<Options, T, Bias>(key, in, out, {window, window}, strategy, role, at);
+}
 template <ConvTranspose<3> Options = ConvTranspose<3>{}, Element T = float, bool Bias = true>
 ConvTranspose3d<Options, T, Bias> conv_transpose3d(Key key, Extent in, Extent out, const Extent (&window)[3],
                                                    const ShardingStrategy& strategy, Role role = Role::column,
@@ -187,6 +204,12 @@ ConvTranspose3d<Options, T, Bias> conv_transpose3d(Key key, Extent in, Extent ou
   const Extent shape[] = {window[0], window[1], window[2], in, out.value / Options.groups};
   return detail::convolution<ConvTranspose3d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_out,
                                                                          strategy, role, at);
+}
+template <ConvTranspose<3> Options = ConvTranspose<3>{}, Element T = float, bool Bias = true>
+ConvTranspose3d<Options, T, Bias> conv_transpose3d(Key key, Extent in, Extent out, Extent window,
+                                                   const ShardingStrategy& strategy, Role role = Role::column,
+                                                   Here at = Here::current()) {
+  return conv_transpose3d<Options, T, Bias>(key, in, out, {window, window, window}, strategy, role, at);
 }
 
 }  // namespace tessera::nn

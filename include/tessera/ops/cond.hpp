@@ -140,6 +140,15 @@ constexpr Carry run_where(const Condition& condition, const F& f, const Carry& c
   return run_if<Like>(build::cast(lower_shared(context, condition), DType::i32), f, carry);
 }
 
+/// A branch that is chosen while the function is traced.
+template <class Like, class Made, class Branch>
+constexpr Made chosen_branch(const char* function, const char* called, Source source, const Branch& branch) {
+  const auto result = branch();
+  const Value context = trace_in(result);
+  if (context.module == nullptr) fail_outside_of_trace(function, called, source);
+  return widened<Made>(as_carry<Like>(context.at(source), result));
+}
+
 /// A rank-0 tensor, a Scalar or a Dim.
 template <class X> constexpr bool is_number() {
   if constexpr (TensorOperand<X>)
@@ -176,7 +185,7 @@ constexpr auto run_while(const Pred& pred, const Body& body, const Carry& carry,
 
 template <class Pred, class Yes, class No>
 constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source source) {
-  constexpr bool is_scalar = is_number<Pred>();
+  constexpr bool is_constant = std::is_arithmetic_v<Pred>, is_scalar = is_constant || is_number<Pred>();
   static_assert(is_scalar,
                 "tessera: the condition of ts::cond is a rank-0 tensor, a Scalar or a Dim; for a choice of each "
                 "element, ts::select");
@@ -197,6 +206,10 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
                 "ts::optim::keep_if(condition, after, before) chooses");
   if constexpr (!sound) {
     return NoResult();  // the compiler has reported an error in a branch
+  } else if constexpr (is_constant && same && is_flat) {
+    using Both = joined_t<Result, Other>;
+    return pred != Pred(0) ? chosen_branch<Like, Both>("cond", "ts::cond", source, yes)
+                           : chosen_branch<Like, Both>("cond", "ts::cond", source, no);
   } else if constexpr (is_scalar && same && is_flat) {
     using Both = varying_also_t<joined_t<Result, Other>, Pred>;
     Value context = turned(trace_of(pred));
@@ -218,11 +231,48 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
   }
 }
 
+/// switch_case of an index that is known only when the program runs.
+template <class Like, class All, class Index, class First, class... Branches, class... Operands>
+constexpr All switch_at(const Index& index, const std::tuple<First, Branches...>& branches,
+                        const Operands&... operands) {
+  const Value context = trace_in(index);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[switch_case] outside of a trace: it is for values inside a traced function");
+  constexpr auto last = static_cast<int>(sizeof...(Branches));
+  const auto is_chosen = [&](const Value& given, int branch) {
+    const Value chosen = build::apply<ops::MinimumOp>(build::apply<ops::MaximumOp>(given, given.integer(0, DType::i32)),
+                                                      given.integer(last, DType::i32));
+    return build::equal(chosen, chosen.integer(branch, DType::i32));
+  };
+  if constexpr (LocalOperand<Index>)
+    if (index.differing() != 0) {
+      const Value given = build::cast(lower(context, index), DType::i32);
+      All made = widened<All>(as_carry<Like>(context, std::get<0>(branches)(operands...)));
+      [&]<std::size_t... I>(std::index_sequence<I...>) {
+        ((made = selected(
+              typename Index::template with<bool, 0, Index::varying>(is_chosen(given, static_cast<int>(I) + 1)),
+              widened<All>(as_carry<Like>(context, std::get<I + 1>(branches)(operands...))), made)),
+         ...);
+      }(std::index_sequence_for<Branches...>{});
+      return made;
+    }
+  const Value given = build::cast(lower_shared(context, index), DType::i32);
+  const auto runs = [&](int branch) { return build::cast(is_chosen(given, branch), DType::i32); };
+  All made = widened<All>(run_branch<Like>(runs(0), [&] { return std::get<0>(branches)(operands...); }));
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    ((made = run_if<Like>(
+          runs(static_cast<int>(I) + 1), [&](const auto&) { return std::get<I + 1>(branches)(operands...); }, made)),
+     ...);
+  }(std::index_sequence_for<Branches...>{});
+  return made;
+}
+
 }  // namespace detail
 
 /// `pred ? yes(operands...) : no(operands...)`, where only that branch runs: jax.lax.cond. `pred` is a rank-0 tensor, a
-/// Scalar or a Dim; any number but 0 holds. Both branches return tensors of the same element types, ranks and shapes,
-/// as a tensor or in a structure, which may have Stacks. They may capture values of the traced function around them.
+/// Scalar, a Dim, or a bool, with which that branch is traced alone; any number but 0 holds. Both branches return
+/// tensors of the same element types, ranks and shapes, as a tensor or in a structure, which may have Stacks. They may
+/// capture values of the traced function around them.
 ///
 ///     const auto y = ts::cond(step < warm_up, [&](const auto& v) { return v * 0.5; },
 ///                             [&](const auto& v) { return layers(v); }, x);
@@ -246,8 +296,8 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, const First&
 }
 
 /// `branches[index](operands...)`, where only that branch runs: jax.lax.switch, tf.switch_case. The index is a rank-0
-/// tensor of integers, a Scalar or a Dim; below 0 the first branch runs, above the last one the last. Otherwise as in
-/// ts::cond.
+/// tensor of integers, a Scalar, a Dim or an int, with which that branch is traced alone; below 0 the first branch
+/// runs, above the last one the last. Otherwise as in ts::cond.
 ///
 ///     const auto y = ts::switch_case(layer % 3, std::tuple(attend, convolve, skip), x);   // functions of x
 template <class Index, class First, class... Branches, class... Operands>
@@ -260,9 +310,10 @@ constexpr auto switch_case(const Index& index, const std::tuple<First, Branches.
     if constexpr (TensorOperand<Index>)
       return detail::is_number<Index>() && !is_floating_v<typename Index::element>;
     else
-      return detail::is_number<Index>();
+      return std::is_integral_v<Index> || detail::is_number<Index>();
   }();
-  static_assert(is_index, "tessera: the index of ts::switch_case is a rank-0 tensor of integers, a Scalar or a Dim");
+  static_assert(is_index,
+                "tessera: the index of ts::switch_case is a rank-0 tensor of integers, a Scalar, a Dim or an int");
   constexpr bool same =
       (detail::join_v<Result,
                       detail::carry_t<std::remove_cvref_t<std::invoke_result_t<Branches, const Operands&...>>, Like>> &&
@@ -278,37 +329,21 @@ constexpr auto switch_case(const Index& index, const std::tuple<First, Branches.
       detail::JoinedAll<
           Result, detail::carry_t<std::remove_cvref_t<std::invoke_result_t<Branches, const Operands&...>>, Like>...>,
       Index>;
-  const Value context = detail::trace_in(index);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[switch_case] outside of a trace: it is for values inside a traced function");
   constexpr auto last = static_cast<int>(sizeof...(Branches));
-  const auto is_chosen = [&](const Value& given, int branch) {
-    const Value chosen = build::apply<ops::MinimumOp>(build::apply<ops::MaximumOp>(given, given.integer(0, DType::i32)),
-                                                      given.integer(last, DType::i32));
-    return build::equal(chosen, chosen.integer(branch, DType::i32));
-  };
-  if constexpr (LocalOperand<Index>)
-    if (index.differing() != 0) {
-      const Value given = build::cast(lower(context, index), DType::i32);
-      All made = detail::widened<All>(detail::as_carry<Like>(context, std::get<0>(branches)(operands...)));
-      [&]<std::size_t... I>(std::index_sequence<I...>) {
-        ((made = detail::selected(
-              typename Index::template with<bool, 0, Index::varying>(is_chosen(given, static_cast<int>(I) + 1)),
-              detail::widened<All>(detail::as_carry<Like>(context, std::get<I + 1>(branches)(operands...))), made)),
-         ...);
-      }(std::index_sequence_for<Branches...>{});
-      return made;
-    }
-  const Value given = build::cast(detail::lower_shared(context, index), DType::i32);
-  const auto runs = [&](int branch) { return build::cast(is_chosen(given, branch), DType::i32); };
-  All made =
-      detail::widened<All>(detail::run_branch<Like>(runs(0), [&] { return std::get<0>(branches)(operands...); }));
-  [&]<std::size_t... I>(std::index_sequence<I...>) {
-    ((made = detail::run_if<Like>(
-          runs(static_cast<int>(I) + 1), [&](const auto&) { return std::get<I + 1>(branches)(operands...); }, made)),
-     ...);
-  }(std::index_sequence_for<Branches...>{});
-  return made;
+  if constexpr (std::is_integral_v<Index>) {
+    const int chosen = index < Index(0) ? 0 : index > Index(last) ? last : static_cast<int>(index);
+    All made{};
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      ((chosen == static_cast<int>(I)
+            ? void(made = detail::chosen_branch<Like, All>("switch_case", "ts::switch_case", Source{},
+                                                           [&] { return std::get<I>(branches)(operands...); }))
+            : void()),
+       ...);
+    }(std::index_sequence_for<First, Branches...>{});
+    return made;
+  } else {
+    return detail::switch_at<Like, All>(index, branches, operands...);
+  }
 }
 
 /// Runs `carry = body(carry)` while `condition(carry)` holds, at most `most` times: jax.lax.while_loop with a bound, so

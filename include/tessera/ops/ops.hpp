@@ -52,6 +52,7 @@
 #include <tessera/ops/indexing/isin.hpp>
 #include <tessera/ops/indexing/nonzero.hpp>
 #include <tessera/ops/indexing/one_hot.hpp>
+#include <tessera/ops/indexing/row.hpp>
 #include <tessera/ops/indexing/scatter.hpp>
 #include <tessera/ops/indexing/segment.hpp>
 #include <tessera/ops/indexing/take_along_dim.hpp>

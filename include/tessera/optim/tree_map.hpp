@@ -280,8 +280,26 @@ template <class F, class First, class Second>
 constexpr auto tree_map(F f, const First& first, const Second& second, Here at = Here::current()) {
   return detail::tree_map_at(Source::from(at), f, first, second);
 }
+template <class F, class M1, class M2, class M3>
+constexpr auto tree_map(F f, const M1& m1, const M2& m2, const M3& m3, Here at = Here::current()) {
+  return detail::tree_map_at(Source::from(at), f, m1, m2, m3);
+}
+template <class F, class M1, class M2, class M3, class M4>
+constexpr auto tree_map(F f, const M1& m1, const M2& m2, const M3& m3, const M4& m4, Here at = Here::current()) {
+  return detail::tree_map_at(Source::from(at), f, m1, m2, m3, m4);
+}
+template <class F, class M1, class M2, class M3, class M4, class M5>
+constexpr auto tree_map(F f, const M1& m1, const M2& m2, const M3& m3, const M4& m4, const M5& m5,
+                        Here at = Here::current()) {
+  return detail::tree_map_at(Source::from(at), f, m1, m2, m3, m4, m5);
+}
+template <class F, class M1, class M2, class M3, class M4, class M5, class M6>
+constexpr auto tree_map(F f, const M1& m1, const M2& m2, const M3& m3, const M4& m4, const M5& m5, const M6& m6,
+                        Here at = Here::current()) {
+  return detail::tree_map_at(Source::from(at), f, m1, m2, m3, m4, m5, m6);
+}
 template <class F, class First, class... Rest>
-  requires(sizeof...(Rest) > 1)
+  requires(sizeof...(Rest) > 5)
 constexpr auto tree_map(F f, const First& first, const Rest&... rest) {
   return detail::tree_map_at({}, f, first, rest...);
 }

@@ -162,6 +162,7 @@ ShardedTensor<T, Rank> filled(std::string_view op, const Shape& shape, T value, 
 ///
 ///     auto w = ts::full<float>({64, 32}, 0.5f, mesh, {"data"});
 ///     auto scalar = ts::full<float>({}, 0.5f, mesh);
+///     auto halves = ts::full({64, 32}, 0.5, mesh);   // without a type that of the value, and float of a double
 template <Element T, int Rank>
 ShardedTensor<T, Rank> full(const Shape& shape, std::type_identity_t<T> value, const Mesh& mesh,
                             const PartitionSpec& spec = {}, Here at = Here::current()) {
@@ -176,6 +177,18 @@ template <Element T>
 ShardedTensor<T, 0> full(detail::NoExtents, std::type_identity_t<T> value, const Mesh& mesh,
                          const PartitionSpec& spec = {}, Here at = Here::current()) {
   return full<T, 0>(Shape{}, value, mesh, spec, at);
+}
+template <std::size_t Rank, Element Number>
+auto full(const Extent (&shape)[Rank], Number value, const Mesh& mesh, const PartitionSpec& spec = {},
+          Here at = Here::current()) {
+  using T = detail::filled_with_t<Number>;
+  return full<T, static_cast<int>(Rank)>(detail::shape_from(shape), static_cast<T>(value), mesh, spec, at);
+}
+template <int Rank = 0, Element Number>
+auto full(detail::NoExtents, Number value, const Mesh& mesh, const PartitionSpec& spec = {},
+          Here at = Here::current()) {
+  using T = detail::filled_with_t<Number>;
+  return full<T, Rank>(Shape{}, static_cast<T>(value), mesh, spec, at);
 }
 
 template <Element T, int Rank>

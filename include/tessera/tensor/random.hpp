@@ -93,8 +93,8 @@ ShardedTensor<T, Rank> random_tensor(const char* op, Distribution distribution, 
 
 /// Normal random numbers of float, double, bf16 or f16, as jax.random.normal. An element depends only on the key, the
 /// shape and its index, so every mesh and spec gives the same tensor, bit for bit. Numbers of bf16 and f16 are those of
-/// float, rounded. A shape in braces determines the rank; with a Shape object write `normal<float, 2>(...)`. Errors:
-/// `option` for a negative deviation; those of `resolve` for the spec.
+/// float, rounded. A shape in braces determines the rank, and without a type the tensor is of float; with a Shape
+/// object write `normal<float, 2>(...)`. Errors: `option` for a negative deviation; those of `resolve` for the spec.
 ///
 ///     auto w = ts::normal<float>(ts::Key{1}, {64, 256}, mesh, {ts::none, "model"}, 0, 0.02f);
 template <Element T, int Rank>
@@ -108,12 +108,12 @@ ShardedTensor<T, Rank> normal(Key key, const Shape& shape, const Mesh& mesh, con
   };
   return detail::random_tensor<T, Rank>("normal", Distribution::normal, key, shape, mesh, spec, Cost{2}, finish, at);
 }
-template <Element T, std::size_t Rank>
+template <Element T = float, std::size_t Rank>
 auto normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
             computed_t<T> mean = 0, computed_t<T> stddev = 1, Here at = Here::current()) {
   return normal<T, static_cast<int>(Rank)>(key, detail::shape_from(shape), mesh, spec, mean, stddev, at);
 }
-template <Element T>
+template <Element T = float>
 ShardedTensor<T, 0> normal(Key key, detail::NoExtents, const Mesh& mesh, const PartitionSpec& spec = {},
                            computed_t<T> mean = 0, computed_t<T> stddev = 1, Here at = Here::current()) {
   return normal<T, 0>(key, Shape{}, mesh, spec, mean, stddev, at);
@@ -137,12 +137,12 @@ ShardedTensor<T, Rank> uniform(Key key, const Shape& shape, const Mesh& mesh, co
   };
   return detail::random_tensor<T, Rank>("uniform", Distribution::uniform, key, shape, mesh, spec, Cost{2}, finish, at);
 }
-template <Element T, std::size_t Rank>
+template <Element T = float, std::size_t Rank>
 auto uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
              computed_t<T> low = 0, computed_t<T> high = 1, Here at = Here::current()) {
   return uniform<T, static_cast<int>(Rank)>(key, detail::shape_from(shape), mesh, spec, low, high, at);
 }
-template <Element T>
+template <Element T = float>
 ShardedTensor<T, 0> uniform(Key key, detail::NoExtents, const Mesh& mesh, const PartitionSpec& spec = {},
                             computed_t<T> low = 0, computed_t<T> high = 1, Here at = Here::current()) {
   return uniform<T, 0>(key, Shape{}, mesh, spec, low, high, at);

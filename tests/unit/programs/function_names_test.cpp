@@ -165,6 +165,30 @@ TEST(FunctionNames, OfTreeVdotWithTheParameter) {
       "[tree_vdot] shapes: ", "f32[3] in one and f32[4] in the other" + here);
 }
 
+// A step of generation has one query in each call, so that its dim has static extent 1.
+TEST(FunctionNames, OfAttentionOfOneQuery) {
+  const auto q = ones(2, 3, 4);
+  const auto k = ones(2, 7, 3, 4);
+  static constexpr auto attend = ts::compile([](const auto& query, const auto& keys, const auto& bias) {
+    return ts::attention(ts::unsqueeze<1>(query), keys, keys, bias);
+  });
+  static constexpr auto drop = ts::compile([](const auto& query, const auto& keys, const auto& bias) {
+    return ts::attention(ts::unsqueeze<1>(query), keys, keys, ts::attention_dropout(0.5, ts::Key(1)), bias);
+  });
+  (void)attend(q, k, ones(1, 7));
+  expect_error(
+      errc::shape_mismatch, [&] { (void)attend(q, k, ones(5, 7)); },
+      "[attention] a bias or mask of 5 queries for 1: it is of [batch, heads, time, keys] of queries [batch, time, "
+      "heads, width]: ",
+      "f32[5,7] x f32[2,1,3,4] at function_names_test.cpp");
+  expect_error(
+      errc::shape_mismatch, [&] { (void)drop(q, k, ones(5, 7)); }, "[attention] a bias or mask of 5 queries for 1",
+      "f32[5,7] x f32[2,1,3,4] at function_names_test.cpp");
+  expect_error(
+      errc::shape_mismatch, [&] { (void)attend(q, k, ones(1, 6)); }, "[attention] a bias or mask is not of [batch",
+      "f32[1,1,1,6]");
+}
+
 TEST(FunctionNames, OfDerivativesOutsideOfATrace) {
   const auto x = ones(3);
   const auto square = [](const auto& v) { return ts::sum(v * v); };
@@ -189,6 +213,24 @@ TEST(FunctionNames, OfDerivativesOutsideOfATrace) {
       errc::unsupported, [&] { (void)ts::hessian(square)(x); }, "[vjp]" + rule + "vjp ", here);
   expect_error(
       errc::unsupported, [&] { (void)ts::optim::tree_map([](auto v) { return v; }, x); },
+      "[tree_map]" + rule + "optim::tree_map ", here);
+  // With more arguments, the line is that of the call too.
+  const auto sum = [](const auto&... v) { return (ts::sum(v) + ...); };
+  expect_error(
+      errc::unsupported, [&] { (void)ts::vjp(sum, x, x, x); }, "[vjp]" + rule + "vjp ", here);
+  expect_error(
+      errc::unsupported, [&] { (void)ts::vjp(sum, x, x, x, x, x, x); }, "[vjp]" + rule + "vjp ", here);
+  expect_error(
+      errc::unsupported, [&] { (void)ts::linearize(sum, x, x, x); }, "[linearize]" + rule + "linearize ", here);
+  expect_error(
+      errc::unsupported, [&] { (void)ts::linearize(sum, x, x, x, x, x, x); }, "[linearize]" + rule + "linearize ",
+      here);
+  const auto add = [](auto first, auto... v) { return (first + ... + v); };
+  expect_error(
+      errc::unsupported, [&] { (void)ts::optim::tree_map(add, x, x, x); }, "[tree_map]" + rule + "optim::tree_map ",
+      here);
+  expect_error(
+      errc::unsupported, [&] { (void)ts::optim::tree_map(add, x, x, x, x, x, x); },
       "[tree_map]" + rule + "optim::tree_map ", here);
   expect_error(
       errc::unsupported, [&] { (void)ts::vmap(square)(ones(2, 3)); }, "[vmap]" + rule + "vmap ", here);

@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <concepts>
+#include <cstdint>
 #include <tuple>
 #include <type_traits>
 
@@ -85,6 +86,23 @@ template <> struct TypedOf<bool> {
 };
 }  // namespace detail
 template <Operand T> using typed_of = typename detail::TypedOf<T>::result;
+
+namespace detail {
+/// The element type of a tensor that is filled with a number: double gives float, other element types are kept.
+template <class Number> struct FilledWith {
+  using type = Number;
+};
+template <> struct FilledWith<double> {
+  using type = float;
+};
+template <> struct FilledWith<Scalar> {
+  using type = float;
+};
+template <> struct FilledWith<Dim> {
+  using type = std::int64_t;
+};
+template <class Number> using filled_with_t = typename FilledWith<Number>::type;
+}  // namespace detail
 
 /// Captures the user's line in an operator, which can't have a default argument.
 template <class T> struct At {

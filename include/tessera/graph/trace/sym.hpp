@@ -18,6 +18,7 @@ template <class T, int Rank> struct Sym : SymTag, Operators<Sym<T, Rank>> {
 
   constexpr Sym() = default;
   constexpr explicit Sym(Value v) : value(v) {}
+  template <class B> constexpr auto operator=(const B&) const&& { detail::no_assignment<B>(); }
   template <class S = Sym> constexpr auto shape() const {
     static_assert(std::is_void_v<S>,
                   "tessera: shapes are not known while a function is traced; instead of x.shape() use the ts::Dim "

@@ -262,8 +262,26 @@ template <class F, class X> constexpr auto vjp(const F& f, const X& x, Here at =
 template <class F, class X, class Y> constexpr auto vjp(const F& f, const X& x, const Y& y, Here at = Here::current()) {
   return detail::vjp_at(Source::from(at), f, x, y);
 }
+template <class F, class P1, class P2, class P3>
+constexpr auto vjp(const F& f, const P1& p1, const P2& p2, const P3& p3, Here at = Here::current()) {
+  return detail::vjp_at(Source::from(at), f, p1, p2, p3);
+}
+template <class F, class P1, class P2, class P3, class P4>
+constexpr auto vjp(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4, Here at = Here::current()) {
+  return detail::vjp_at(Source::from(at), f, p1, p2, p3, p4);
+}
+template <class F, class P1, class P2, class P3, class P4, class P5>
+constexpr auto vjp(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4, const P5& p5,
+                   Here at = Here::current()) {
+  return detail::vjp_at(Source::from(at), f, p1, p2, p3, p4, p5);
+}
+template <class F, class P1, class P2, class P3, class P4, class P5, class P6>
+constexpr auto vjp(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4, const P5& p5, const P6& p6,
+                   Here at = Here::current()) {
+  return detail::vjp_at(Source::from(at), f, p1, p2, p3, p4, p5, p6);
+}
 template <class F, class... Primals>
-  requires(sizeof...(Primals) > 2)
+  requires(sizeof...(Primals) > 6)
 constexpr auto vjp(const F& f, const Primals&... primals) {
   return detail::vjp_at({}, f, primals...);
 }
@@ -278,8 +296,27 @@ template <class F, class X, class Y>
 constexpr auto linearize(const F& f, const X& x, const Y& y, Here at = Here::current()) {
   return detail::linearize_at(Source::from(at), f, x, y);
 }
+template <class F, class P1, class P2, class P3>
+constexpr auto linearize(const F& f, const P1& p1, const P2& p2, const P3& p3, Here at = Here::current()) {
+  return detail::linearize_at(Source::from(at), f, p1, p2, p3);
+}
+template <class F, class P1, class P2, class P3, class P4>
+constexpr auto linearize(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4,
+                         Here at = Here::current()) {
+  return detail::linearize_at(Source::from(at), f, p1, p2, p3, p4);
+}
+template <class F, class P1, class P2, class P3, class P4, class P5>
+constexpr auto linearize(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4, const P5& p5,
+                         Here at = Here::current()) {
+  return detail::linearize_at(Source::from(at), f, p1, p2, p3, p4, p5);
+}
+template <class F, class P1, class P2, class P3, class P4, class P5, class P6>
+constexpr auto linearize(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4, const P5& p5, const P6& p6,
+                         Here at = Here::current()) {
+  return detail::linearize_at(Source::from(at), f, p1, p2, p3, p4, p5, p6);
+}
 template <class F, class... Primals>
-  requires(sizeof...(Primals) > 2)
+  requires(sizeof...(Primals) > 6)
 constexpr auto linearize(const F& f, const Primals&... primals) {
   return detail::linearize_at({}, f, primals...);
 }

@@ -116,6 +116,7 @@ constexpr Value of_queries(Value bias, const Value& q) {
   const int times = bias.rank() - 2;
   if (q.rank() != 4 || !q.is_singleton(1) || bias.is_singleton(times)) return bias;
   const Value one = bias.integer(1, DType::i64);
+  build::require_queries(bias, times, q, 1);
   return build::slice(bias, times, one - build::extent(bias, times), one, MadeBy::squeeze);
 }
 

@@ -2,13 +2,16 @@
 #define TESSERA_OPS_CONTRACTION_CONVOLUTION_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <array>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <utility>
 
 #include <tessera/base/shape.hpp>
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
+#include <tessera/ops/contraction/per_dim.hpp>
 #include <tessera/ops/contraction/product_operand.hpp>
 #include <tessera/ops/data_movement/factors.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
@@ -16,26 +19,17 @@
 
 namespace tessera {
 
-namespace detail {
-/// Written one by one: in the name of a template argument g++ 12 leaves out elements that an initializer left out, so
-/// that options which are changed later would share one name.
-template <int N> constexpr std::array<std::int64_t, N> all_of(std::int64_t number) {
-  std::array<std::int64_t, N> made{};
-  for (auto& own : made) own = number;
-  return made;
-}
-}  // namespace detail
-
 /// Options of a convolution over N spatial dims: the stride between windows, zero padding on both sides, the dilation
-/// within a window, and the number of groups of features, each convolved on its own. `padding_after` is the padding
+/// within a window, and the number of groups of features, each convolved on its own. One number is that of all spatial
+/// dims, `{.strides = 2}`. `padding_after` is the padding
 /// after the last element where it differs from `padding`, which is -1 otherwise. With `same` both follow from the
 /// extent n: as many zeros as give ceil(n / stride) windows, of an odd number one more after the last element than
 /// before the first ("SAME" of JAX and TensorFlow, padding='same' of PyTorch).
 template <int N> struct Conv {
-  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
-                              dilation = detail::all_of<N>(1);
+  detail::GivenByName by_name = detail::GivenByName();
+  PerDim<N> strides = 1, padding = 0, dilation = 1;
   std::int64_t groups = 1;
-  std::array<std::int64_t, N> padding_after = detail::all_of<N>(-1);
+  PerDim<N> padding_after = -1;
   bool same = false;
 };
 
@@ -43,8 +37,8 @@ template <int N> struct Conv {
 /// groups. Several input extents of that convolution give the same number of windows: the result has the smallest of
 /// these extents, plus `output_padding` at the end.
 template <int N> struct ConvTranspose {
-  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
-                              output_padding = detail::all_of<N>(0), dilation = detail::all_of<N>(1);
+  detail::GivenByName by_name = detail::GivenByName();
+  PerDim<N> strides = 1, padding = 0, output_padding = 0, dilation = 1;
   std::int64_t groups = 1;
 };
 
@@ -315,11 +309,85 @@ constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& 
 template <TensorArgument X, TensorArgument W>
 constexpr auto conv_transpose3d(const X& x, const W& w, const ConvTranspose<3>& options = {},
                                 Here at = Here::current()) {
-  const auto& [strides, padding, output_padding, dilation, groups] = options;
+  const auto& [by_name, strides, padding, output_padding, dilation, groups] = options;
   return call<detail::ConvTransposeTag<3>>(Source::from(at), x, w, Dim(strides[0]), Dim(strides[1]), Dim(strides[2]),
                                            Dim(padding[0]), Dim(padding[1]), Dim(padding[2]), Dim(output_padding[0]),
                                            Dim(output_padding[1]), Dim(output_padding[2]), Dim(dilation[0]),
                                            Dim(dilation[1]), Dim(dilation[2]), Dim(groups));
+}
+
+namespace detail {
+template <class Y, class Bias> constexpr auto with_bias(const char* function, const Y& y, const Bias& bias, Here at) {
+  static_assert(Bias::rank == 1, "tessera: the bias of a convolution is a vector of its out-features");
+  const FunctionCall named(function, y, bias);
+  return call<AddTag>(Source::from(at), y, bias);
+}
+template <class I> constexpr auto refuse_unnamed_options() {
+  static_assert(
+      std::is_void_v<I>,
+      "tessera: the options of a convolution have names: ts::conv2d(x, w, {.strides = 2, .padding = 1}), also "
+      "after a bias: ts::conv2d(x, w, bias, {.strides = {2, 1}})");
+  return true;
+}
+/// As of operators.hpp, the assertion is where compilers look when it is used.
+struct UnnamedOptions {
+  template <std::integral I, std::integral... More>
+  constexpr UnnamedOptions(I, More...) noexcept(refuse_unnamed_options<I>()) {}
+};
+}  // namespace detail
+
+/// Convolutions with a bias, a vector of the out-features, as F.conv2d: `conv2d(x, w, bias, {.strides = 2})`.
+template <TensorArgument X, TensorArgument W, TensorOperand Bias>
+constexpr auto conv1d(const X& x, const W& w, const Bias& bias, const Conv<1>& options = {},
+                      Here at = Here::current()) {
+  return detail::with_bias("conv1d", conv1d(x, w, options, at), bias, at);
+}
+template <TensorArgument X, TensorArgument W, TensorOperand Bias>
+constexpr auto conv2d(const X& x, const W& w, const Bias& bias, const Conv<2>& options = {},
+                      Here at = Here::current()) {
+  return detail::with_bias("conv2d", conv2d(x, w, options, at), bias, at);
+}
+template <TensorArgument X, TensorArgument W, TensorOperand Bias>
+constexpr auto conv3d(const X& x, const W& w, const Bias& bias, const Conv<3>& options = {},
+                      Here at = Here::current()) {
+  return detail::with_bias("conv3d", conv3d(x, w, options, at), bias, at);
+}
+template <TensorArgument X, TensorArgument W, TensorOperand Bias>
+constexpr auto conv_transpose1d(const X& x, const W& w, const Bias& bias, const ConvTranspose<1>& options = {},
+                                Here at = Here::current()) {
+  return detail::with_bias("conv_transpose1d", conv_transpose1d(x, w, options, at), bias, at);
+}
+template <TensorArgument X, TensorArgument W, TensorOperand Bias>
+constexpr auto conv_transpose2d(const X& x, const W& w, const Bias& bias, const ConvTranspose<2>& options = {},
+                                Here at = Here::current()) {
+  return detail::with_bias("conv_transpose2d", conv_transpose2d(x, w, options, at), bias, at);
+}
+template <TensorArgument X, TensorArgument W, TensorOperand Bias>
+constexpr auto conv_transpose3d(const X& x, const W& w, const Bias& bias, const ConvTranspose<3>& options = {},
+                                Here at = Here::current()) {
+  return detail::with_bias("conv_transpose3d", conv_transpose3d(x, w, options, at), bias, at);
+}
+/// With options that have no names they do not compile.
+template <TensorArgument X, TensorArgument W> constexpr X conv1d(const X& x, const W&, detail::UnnamedOptions) {
+  return x;
+}
+template <TensorArgument X, TensorArgument W> constexpr X conv2d(const X& x, const W&, detail::UnnamedOptions) {
+  return x;
+}
+template <TensorArgument X, TensorArgument W> constexpr X conv3d(const X& x, const W&, detail::UnnamedOptions) {
+  return x;
+}
+template <TensorArgument X, TensorArgument W>
+constexpr X conv_transpose1d(const X& x, const W&, detail::UnnamedOptions) {
+  return x;
+}
+template <TensorArgument X, TensorArgument W>
+constexpr X conv_transpose2d(const X& x, const W&, detail::UnnamedOptions) {
+  return x;
+}
+template <TensorArgument X, TensorArgument W>
+constexpr X conv_transpose3d(const X& x, const W&, detail::UnnamedOptions) {
+  return x;
 }
 
 }  // namespace tessera

@@ -109,6 +109,15 @@ constexpr auto full(detail::NoExtents, const N& value, const X& in, Here at = He
   else
     return call<detail::FullTag<T, 0>>(Source::from(at), in, value);
 }
+/// Without a type that of the value: float of a double, a ts::Scalar, i64 of a ts::Dim.
+template <std::size_t Rank, NumberOperand N, TensorArgument X>
+constexpr auto full(const Dim (&shape)[Rank], const N& value, const X& in, Here at = Here::current()) {
+  return full<detail::filled_with_t<N>>(shape, value, in, at);
+}
+template <int Rank = 0, NumberOperand N, TensorArgument X>
+constexpr auto full(detail::NoExtents shape, const N& value, const X& in, Here at = Here::current()) {
+  return full<detail::filled_with_t<N>>(shape, value, in, at);
+}
 template <Element T = float, std::size_t Rank, TensorArgument X>
 constexpr auto zeros(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
   return full<T>(shape, 0, in, at);

@@ -248,7 +248,7 @@ template <int Rank, int D, int Count, MadeBy By = MadeBy::operation> struct Spli
   }
 };
 
-template <int Rank, int First, int Last> struct MergeTag {
+template <int Rank, int First, int Last, MadeBy By = MadeBy::operation> struct MergeTag {
   static_assert(First <= Last, "tessera: merge_dims takes the first and the last dim to merge, in this order");
   template <class A> using result = Typed<typename A::type, Rank - (Last - First)>;
   static constexpr Value emit(Value context, Value x) {
@@ -258,7 +258,7 @@ template <int Rank, int First, int Last> struct MergeTag {
       f.out_dim[d] = static_cast<std::int8_t>(d <= First ? d : d <= Last ? First : d - (Last - First));
       ++f.count;
     }
-    return rearrange(x.at(context.source), Rank, Rank - (Last - First), f, nullptr);
+    return rearrange(x.at(context.source), Rank, Rank - (Last - First), f, nullptr, {0, By});
   }
 };
 
@@ -360,6 +360,19 @@ template <int First, int Last, TensorArgument X> constexpr auto merge_dims(const
   return call<detail::MergeTag<X::rank, first, last>>(Source::from(at), x);
 }
 
+/// The dims from First to Last as one dim, by default all (torch.flatten, jnp.ravel): `flatten<1>(x)` of [batch,
+/// height, width, features] is [batch, height * width * features]. Communication: as rearrange.
+template <int First = 0, int Last = -1, TensorArgument X>
+constexpr auto flatten(const X& x, Here at = Here::current()) {
+  return merge_dims<First, Last>(x, at);
+}
+/// With dims as arguments it does not compile.
+template <TensorArgument X, std::integral First, std::integral... Last>
+constexpr auto flatten(const X& x, First, Last...) {
+  static_assert(std::is_void_v<First>, "tessera: dims are template arguments: ts::flatten<1>(x) for ts::flatten(x, 1)");
+  return x;
+}
+
 namespace detail {
 
 template <TensorArgument X> constexpr auto flattened(const X& x, Here at) {
@@ -385,6 +398,13 @@ template <int D, TensorArgument X> constexpr auto squeeze(const X& x, Here at = 
 /// With a dim as an argument they do not compile.
 template <TensorArgument X, std::integral Dim> constexpr X unsqueeze(const X& x, Dim) {
   return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X> constexpr auto squeeze(const X& x) {
+  static_assert(
+      std::is_void_v<X>,
+      "tessera: ts::squeeze<D>(x) removes dim D; without a dim, the rank of the result would depend on extents, "
+      "which the compiler does not know");
+  return x;
 }
 template <TensorArgument X, std::integral Dim> constexpr X squeeze(const X& x, Dim) {
   return detail::refuse_dim_argument<Dim>(x);

@@ -38,9 +38,10 @@ constexpr std::uint8_t rearranged_singletons(const Factors& factors, const Node&
       singletons &= ~(1u << factors.out_dim[p]);
   return static_cast<std::uint8_t>(singletons);
 }
-/// `sizes[f]`: the node of factor f's extent, -1 where it follows from the others.
-constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes,
-                          RearrangeOrigin origin = {}) {
+/// A rearrange of which each dim has at most four factors. `sizes[f]`: the node of factor f's extent, -1 where it
+/// follows from the others.
+constexpr Value rearrange_at_once(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes,
+                                  RearrangeOrigin origin) {
   Node made{.op = Op::rearrange,
             .dtype = x.dtype(),
             .rank = static_cast<std::uint8_t>(out_rank),
@@ -56,6 +57,80 @@ constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const s
   made.singletons = rearranged_singletons(factors, x.node(), out_rank);
   if (in_order && made.singletons == x.node().singletons) return x;
   return x.make(made, operands, sized ? factors.count + 1 : 1);
+}
+/// The first dim with more factors than a sharding rule can list for one dim; -1 for none.
+constexpr int dim_of_many_factors(const std::int8_t (&dims)[max_rank], int count) {
+  int factors[max_rank]{};
+  for (int p = 0; p < count; ++p)
+    if (++factors[static_cast<int>(dims[p])] > 4) return dims[p];
+  return -1;
+}
+/// The extent of factors first, ..., last - 1 together, -1 where it follows from other factors.
+constexpr std::int32_t product_of_sizes(Value x, const std::int32_t* sizes, int first, int last) {
+  if (sizes == nullptr || sizes[first] < 0) return -1;
+  Value product = x.with(sizes[first]);
+  for (int f = first + 1; f < last; ++f) {
+    if (sizes[f] < 0) return -1;
+    product = product * x.with(sizes[f]);
+  }
+  return product.id;
+}
+constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes,
+                          RearrangeOrigin origin = {});
+/// x with dim `dim`, which the rearrange splits into many factors, split into two dims first.
+constexpr Value rearrange_of_halves(Value x, int out_rank, Factors factors, const std::int32_t* sizes, int dim,
+                                    RearrangeOrigin origin) {
+  int first = 0, count = 0;
+  for (int f = 0; f < factors.count; ++f)
+    if (factors.in_dim[f] < dim)
+      ++first;
+    else if (factors.in_dim[f] == dim)
+      ++count;
+  const int half = first + count / 2;
+  Factors halves{};
+  std::int32_t of_halves[max_rank + 1];
+  for (auto& size : of_halves) size = -1;
+  for (int d = 0; d <= x.rank(); ++d) {
+    const int from = d > dim ? d - 1 : d;
+    if (d == dim) of_halves[static_cast<int>(halves.count)] = product_of_sizes(x, sizes, first, half);
+    if (d == dim + 1) of_halves[static_cast<int>(halves.count)] = product_of_sizes(x, sizes, half, first + count);
+    if (x.is_singleton(from) && from != dim) continue;
+    halves.in_dim[static_cast<int>(halves.count)] = static_cast<std::int8_t>(from);
+    halves.order[static_cast<int>(halves.count)] = halves.count;
+    halves.out_dim[static_cast<int>(halves.count++)] = static_cast<std::int8_t>(d);
+  }
+  for (int f = half; f < factors.count; ++f) ++factors.in_dim[f];
+  return rearrange(rearrange_at_once(x, x.rank() + 1, halves, of_halves, origin), out_rank, factors, sizes, origin);
+}
+/// The rearrange with dim `dim` of the result, which consists of many factors, as two dims, which are then merged.
+constexpr Value rearrange_to_halves(Value x, int out_rank, Factors factors, const std::int32_t* sizes, int dim,
+                                    RearrangeOrigin origin) {
+  int first = 0, count = 0;
+  for (int p = 0; p < factors.count; ++p)
+    if (factors.out_dim[p] < dim)
+      ++first;
+    else if (factors.out_dim[p] == dim)
+      ++count;
+  for (int p = first + count / 2; p < factors.count; ++p) ++factors.out_dim[p];
+  const Value halves = rearrange(x, out_rank + 1, factors, sizes, origin);
+  Factors merged{};
+  for (int d = 0; d <= out_rank; ++d) {
+    if (halves.is_singleton(d)) continue;
+    merged.in_dim[static_cast<int>(merged.count)] = static_cast<std::int8_t>(d);
+    merged.order[static_cast<int>(merged.count)] = merged.count;
+    merged.out_dim[static_cast<int>(merged.count++)] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
+  }
+  return rearrange_at_once(halves, out_rank, merged, nullptr, origin);
+}
+constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes,
+                          RearrangeOrigin origin) {
+  if (x.rank() < max_rank)
+    if (const int dim = dim_of_many_factors(factors.in_dim, factors.count); dim >= 0)
+      return rearrange_of_halves(x, out_rank, factors, sizes, dim, origin);
+  if (out_rank < max_rank)
+    if (const int dim = dim_of_many_factors(factors.out_dim, factors.count); dim >= 0)
+      return rearrange_to_halves(x, out_rank, factors, sizes, dim, origin);
+  return rearrange_at_once(x, out_rank, factors, sizes, origin);
 }
 
 constexpr Value insert_singletons(Value x, unsigned singletons, int out_rank) {
@@ -180,9 +255,13 @@ constexpr bool split_by_axes(const ShapeContext& c, int first, int last) {
 
 /// Throws shape_mismatch for a reshape, whose merge of all dims the user does not see.
 [[noreturn]] inline void fail_reshape(const ShapeContext& c, std::int64_t elements, std::string_view what) {
-  const int merged = c.graph.operand(c.id, 0);
-  const bool merges = c.graph[merged].op == Op::rearrange && c.graph[merged].source.line == c.node().source.line;
-  const Shape& given = c.shapes[merges ? c.graph.operand(merged, 0) : merged];
+  int merged = c.graph.operand(c.id, 0);
+  const auto merges = [&] {
+    return c.graph[merged].op == Op::rearrange && c.graph[merged].source.line == c.node().source.line;
+  };
+  while (merges() && RearrangeOrigin::of(c.graph[merged]).by == MadeBy::reshape) merged = c.graph.operand(merged, 0);
+  if (merges()) merged = c.graph.operand(merged, 0);
+  const Shape& given = c.shapes[merged];
   fail(errc::shape_mismatch, "[reshape] number of elements: ", shape_text(c.node().dtype, given), " has ",
        volume(given), ", the extents given have ", what, elements, c.node().source);
 }

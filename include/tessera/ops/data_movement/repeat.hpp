@@ -102,6 +102,9 @@ template <int D, int Next, int... More, TensorArgument X> constexpr auto flip(co
 template <TensorArgument X, std::integral Dim> constexpr X flip(const X& x, Dim) {
   return detail::refuse_dim_argument<Dim>(x);
 }
+template <TensorArgument X, std::integral Dim, std::size_t Dims> constexpr auto flip(const X& x, const Dim (&)[Dims]) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
 template <TensorArgument X, SizeOperand Shift, std::integral... Dim>
 constexpr X roll(const X& x, const Shift&, Dim...) {
   return detail::refuse_dim_argument<Shift>(x);

@@ -44,7 +44,7 @@ template <int Rank, int Dims> struct ReshapeTag {
       ++f.count;
     }
     const int kept = f.count;
-    if constexpr (Rank > 1) x = MergeTag<Rank, 0, Rank - 1>::emit(context, x);
+    if constexpr (Rank > 1) x = MergeTag<Rank, 0, Rank - 1, MadeBy::reshape>::emit(context, x);
     return build::insert_singletons(rearrange(x, 1, kept, f, sizes, {.by = MadeBy::reshape}), ones, lead + Dims);
   }
 };

@@ -24,11 +24,13 @@ template <int Dim, int Rank> constexpr int checked_dim() {
 }
 
 /// For overloads with a dim as an argument, as in PyTorch: they do not compile.
-template <class Dim, class X> constexpr X refuse_dim_argument(const X& x) {
-  static_assert(std::is_void_v<Dim>,
-                "tessera: dims are template arguments: ts::cumsum<0>(x) for ts::cumsum(x, 0), ts::concat<0>(x, y) for "
-                "ts::concat(x, y, 0), ts::gather<1>(x, indices) for ts::gather(x, 1, indices), ts::slice<0>(x, start, "
-                "size), ts::pad<0>(x, before, after), ts::roll<0>(x, shift), ts::tile<0>(x, count)");
+template <class Dim, class X> constexpr auto refuse_dim_argument(const X& x) {
+  static_assert(
+      std::is_void_v<Dim>,
+      "tessera: dims are template arguments: ts::cumsum<0>(x) for ts::cumsum(x, 0), ts::concat<0>(x, y) for "
+      "ts::concat(x, y, 0), ts::gather<1>(x, indices) for ts::gather(x, 1, indices), ts::slice<0>(x, start, "
+      "size), ts::flip<0, 1>(x) for ts::flip(x, {0, 1}), ts::pad<0>(x, before, after), ts::roll<0>(x, shift), "
+      "ts::tile<0>(x, count)");
   return x;
 }
 
@@ -169,37 +171,78 @@ constexpr Dim minimum(const A& x, const B& y) {
 }
 
 namespace detail {
+/// The value of a size, where it is known while a function is traced.
+constexpr bool is_known(const Dim& size) { return !size.traced() || size.placeholder().node().is_constant(); }
+constexpr std::int64_t known_value(const Dim& size) {
+  return size.traced() ? number_of(size.placeholder().node()).integer() : size.value();
+}
+/// Compares two sizes. Errors: unsupported where that depends on a size that is not known yet.
+template <class Compare> constexpr bool compare_sizes(const SizeAt& x, const SizeAt& y, Compare compare) {
+  const Dim &a = x.value, &b = y.value;
+  if (is_known(a) && is_known(b)) return compare(known_value(a), known_value(b));
+  if (a.traced() && b.traced() && here(a.placeholder()) == here(b.placeholder())) return compare(0, 0);
+  const Value context = here(a.traced() ? a.placeholder() : b.placeholder());
+  context.at(x.line).refuse(
+      errc::unsupported,
+      "[comparison] size: no if, while or ?: can depend on a ts::Dim of a traced function, which is not known before a "
+      "plan is made; a loop over a dim is ts::fori_loop or ts::scan, a branch ts::cond(ts::cast<double>(n) < 2, ...)");
+  return false;
+}
 template <class A, class B>
-concept ComparesDims = (std::is_same_v<A, Dim> && (std::is_same_v<B, Dim> || std::is_arithmetic_v<B>)) ||
-                       (std::is_arithmetic_v<A> && std::is_same_v<B, Dim>);
+concept ComparesDimWithReal =
+    (std::is_same_v<A, Dim> && std::is_floating_point_v<B>) || (std::is_floating_point_v<A> && std::is_same_v<B, Dim>);
 template <class A> constexpr auto no_comparison() {
-  static_assert(
-      std::is_void_v<A>,
-      "tessera: a ts::Dim can't be compared in a condition: a size is not known while a function is traced; "
-      "write a loop over a dim as ts::fori_loop or ts::scan, and compare x.value() outside of a traced function; for "
-      "ts::cond compare ts::cast<double>(n)");
+  static_assert(std::is_void_v<A>,
+                "tessera: a ts::Dim can't be compared with a floating-point number; compare ts::cast<double>(n)");
   return false;
 }
 }  // namespace detail
+
+/// Comparisons of sizes give a bool where both are known: outside of a traced function, and inside of it for numbers
+/// and for dims of static extent 1; a size equals itself. Errors: unsupported, inside a traced function, for a size
+/// that is known only when the program is planned.
+constexpr bool operator==(const detail::SizeAt& x, const detail::SizeAt& y) {
+  return detail::compare_sizes(x, y, [](std::int64_t a, std::int64_t b) { return a == b; });
+}
+constexpr bool operator!=(const detail::SizeAt& x, const detail::SizeAt& y) {
+  return detail::compare_sizes(x, y, [](std::int64_t a, std::int64_t b) { return a != b; });
+}
+constexpr bool operator<(const detail::SizeAt& x, const detail::SizeAt& y) {
+  return detail::compare_sizes(x, y, [](std::int64_t a, std::int64_t b) { return a < b; });
+}
+constexpr bool operator<=(const detail::SizeAt& x, const detail::SizeAt& y) {
+  return detail::compare_sizes(x, y, [](std::int64_t a, std::int64_t b) { return a <= b; });
+}
+constexpr bool operator>(const detail::SizeAt& x, const detail::SizeAt& y) {
+  return detail::compare_sizes(x, y, [](std::int64_t a, std::int64_t b) { return a > b; });
+}
+constexpr bool operator>=(const detail::SizeAt& x, const detail::SizeAt& y) {
+  return detail::compare_sizes(x, y, [](std::int64_t a, std::int64_t b) { return a >= b; });
+}
 // Without these overloads, compilers would list all comparisons that exist. `auto` has the assertion fail where an
 // operator is called, not later, where a trace evaluates it.
 template <class A, class B>
-  requires detail::ComparesDims<A, B>
+  requires detail::ComparesDimWithReal<A, B>
+constexpr auto operator==(const A&, const B&) {
+  return detail::no_comparison<A>();
+}
+template <class A, class B>
+  requires detail::ComparesDimWithReal<A, B>
 constexpr auto operator<(const A&, const B&) {
   return detail::no_comparison<A>();
 }
 template <class A, class B>
-  requires detail::ComparesDims<A, B>
+  requires detail::ComparesDimWithReal<A, B>
 constexpr auto operator<=(const A&, const B&) {
   return detail::no_comparison<A>();
 }
 template <class A, class B>
-  requires detail::ComparesDims<A, B>
+  requires detail::ComparesDimWithReal<A, B>
 constexpr auto operator>(const A&, const B&) {
   return detail::no_comparison<A>();
 }
 template <class A, class B>
-  requires detail::ComparesDims<A, B>
+  requires detail::ComparesDimWithReal<A, B>
 constexpr auto operator>=(const A&, const B&) {
   return detail::no_comparison<A>();
 }
@@ -263,6 +306,34 @@ template <class A, class B>
   requires detail::ComparesScalars<A, B>
 constexpr Scalar operator>=(const A& a, const B& b) {
   return detail::combine_numbers<ops::GreaterEqualOp>(a, b);
+}
+namespace detail {
+template <class... N>
+concept NumbersWithScalar = (NumberOperand<N> && ...) && (std::is_same_v<N, Scalar> || ...);
+template <class N> constexpr bool is_nonzero(const N& n) {
+  if constexpr (std::is_arithmetic_v<N>)
+    return n != N(0);
+  else
+    return n.number().real() != 0;
+}
+}  // namespace detail
+/// A Scalar: `yes` where the condition is not 0, `no` where it is. As the arithmetic above.
+template <class C, class A, class B>
+  requires detail::NumbersWithScalar<C, A, B>
+constexpr Scalar select(const C& condition, const A& yes, const B& no) {
+  Value context = trace_of(condition);
+  if (context.module == nullptr) context = trace_of(yes);
+  if (context.module == nullptr) context = trace_of(no);
+  if (context.module == nullptr)
+    return Scalar(detail::is_nonzero(condition) ? detail::real_of(yes) : detail::real_of(no));
+  const Value at = here(context);
+  const auto real = [&](const auto& n) { return build::cast(lower(at, n), DType::f64); };
+  return Scalar(build::select(detail::as_condition(lower(at, condition)), real(yes), real(no)));
+}
+template <class C, class A, class B>
+  requires detail::NumbersWithScalar<C, A, B>
+constexpr Scalar where(const C& condition, const A& yes, const B& no) {
+  return select(condition, yes, no);
 }
 /// Functions of a Scalar or a Dim, in f64: `1.0 / ts::sqrt(ts::extent<1>(x))`. As the arithmetic above.
 template <class N>

@@ -253,16 +253,24 @@ struct Selected<A, B> {
   static constexpr int rank = 0;
 };
 
+/// A number as a condition: whether it is not 0.
+constexpr Value as_condition(Value x) {
+  if (x.node().is_constant()) return x.integer(number_of(x.node()).real() != 0 ? 1 : 0, DType::bool_);
+  return build::cast(x, DType::bool_);
+}
+
 struct SelectTag {
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class C, class A, class B> struct result {
     using Checks = decltype([] {
-      static_assert(std::is_same_v<typename C::type, bool>, "tessera: the condition of select must be a bool tensor");
+      static_assert(std::is_same_v<typename C::type, bool> || is_number_v<typename C::type>,
+                    "tessera: the condition of select must be a bool tensor");
     });
     using type = typename Selected<A, B>::type;
     static constexpr int rank = C::rank > Selected<A, B>::rank ? C::rank : Selected<A, B>::rank;
   };
-  template <class C, class A, class B> static constexpr void convert(Value&, Value& yes, Value& no) {
+  template <class C, class A, class B> static constexpr void convert(Value& condition, Value& yes, Value& no) {
+    if (condition.dtype() != DType::bool_) condition = as_condition(condition);
     yes = convert_operand<A>(yes, Selected<A, B>::dtype);
     no = convert_operand<B>(no, Selected<A, B>::dtype);
   }
@@ -278,12 +286,25 @@ template <class To> struct CastTag {
 
 }  // namespace detail
 
-/// `yes` where the condition is true, `no` elsewhere; all three are broadcast against each other, `yes` and `no`
-/// promoted; of two numbers f32, or i32 if both are integers. Elements that are not selected have no effect: NaN in
-/// them does not propagate, and their gradient is 0. Errors: shape_mismatch. Communication: a reshard where the
-/// operands' shardings differ.
+/// `yes` where the condition is true, `no` elsewhere (torch.where, jnp.where). The condition is a bool tensor, or one
+/// number for all elements: a bool, a Scalar such as `step < 100`, or a Dim, which hold unless they are 0. All three
+/// are broadcast against each other, `yes` and `no` promoted; of two numbers f32, or i32 if both are integers. Elements
+/// that are not selected have no effect: NaN in them does not propagate, and their gradient is 0. Errors:
+/// shape_mismatch. Communication: a reshard where the operands' shardings differ.
 template <TensorArgument C, Operand A, Operand B>
 constexpr auto select(const C& condition, const A& yes, const B& no, Here at = Here::current()) {
+  return call<detail::SelectTag>(Source::from(at), condition, yes, no);
+}
+
+template <NumberOperand C, Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto select(const C& condition, const A& yes, const B& no, Here at = Here::current()) {
+  return call<detail::SelectTag>(Source::from(at), condition, yes, no);
+}
+/// `select` by its name in PyTorch, NumPy and JAX.
+template <Operand C, Operand A, Operand B>
+  requires(TensorOperand<C> || TensorOperand<A> || TensorOperand<B>)
+constexpr auto where(const C& condition, const A& yes, const B& no, Here at = Here::current()) {
   return call<detail::SelectTag>(Source::from(at), condition, yes, no);
 }
 

@@ -251,6 +251,23 @@ constexpr auto index(const X& x, const std::tuple<Indices...>& indices, Here at 
                     indices);
 }
 
+/// The same, of up to four indices without a tuple.
+template <TensorArgument X, TensorOperand I> constexpr auto index(const X& x, const I& i, Here at = Here::current()) {
+  return embedding(x, i, at);
+}
+template <TensorArgument X, TensorOperand I, TensorOperand J>
+constexpr auto index(const X& x, const I& i, const J& j, Here at = Here::current()) {
+  return call<detail::IndexTag<X::rank>>(Source::from(at), x, i, j);
+}
+template <TensorArgument X, TensorOperand I, TensorOperand J, TensorOperand K>
+constexpr auto index(const X& x, const I& i, const J& j, const K& k, Here at = Here::current()) {
+  return call<detail::IndexTag<X::rank>>(Source::from(at), x, i, j, k);
+}
+template <TensorArgument X, TensorOperand I, TensorOperand J, TensorOperand K, TensorOperand L>
+constexpr auto index(const X& x, const I& i, const J& j, const K& k, const L& l, Here at = Here::current()) {
+  return call<detail::IndexTag<X::rank>>(Source::from(at), x, i, j, k, l);
+}
+
 /// x with values at one index for each of its first dims (torch.index_put, x.at[i, j].set): x [M, N, row...], indices
 /// [K] and values [K, row...]. With `Accumulate` values are added, as in index_add; otherwise as index_copy, of which
 /// it has the rules, gradients and errors. Communication: as merge_dims and index_copy.

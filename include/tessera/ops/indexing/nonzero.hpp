@@ -184,6 +184,25 @@ constexpr auto masked_scatter(const X& x, const Mask& mask, const Elements& sour
   return call<detail::MaskedScatterTag<X::rank>>(Source::from(at), x, mask, source);
 }
 
+/// Without a size it does not compile.
+template <TensorArgument X> constexpr auto nonzero(const X& x) {
+  static_assert(std::is_void_v<X>, "tessera: shapes can't depend on values, so as in JAX the size of the result is an "
+                                   "argument: ts::nonzero(x, size)");
+  return x;
+}
+/// Without a size it does not compile.
+template <TensorArgument X> constexpr auto argwhere(const X& x) {
+  static_assert(std::is_void_v<X>, "tessera: shapes can't depend on values, so as in JAX the size of the result is an "
+                                   "argument: ts::argwhere(x, size)");
+  return x;
+}
+/// Without a size it does not compile.
+template <TensorArgument X, TensorArgument Mask> constexpr auto masked_select(const X& x, const Mask&) {
+  static_assert(std::is_void_v<X>, "tessera: shapes can't depend on values, so as in JAX the size of the result is an "
+                                   "argument: ts::masked_select(x, mask, size)");
+  return x;
+}
+
 }  // namespace tessera
 
 #include <tessera/base/pop_macros.hpp>

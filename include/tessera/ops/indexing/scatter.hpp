@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include <tessera/base/monoid.hpp>
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/indexing/scatter_rows.hpp>
 #include <tessera/ops/indexing/scatter_rule.hpp>
@@ -57,6 +58,13 @@ constexpr auto scatter(const X& x, const Indices& indices, const Elements& sourc
 template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto scatter(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return detail::scatter<D, ScatterRule{.replaces = true}>(x, indices, source, at);
+}
+
+/// With one number in place of the source (scatter.value of PyTorch): `scatter<1>(zeros_like(x), indices, 1)`.
+template <int D, TensorArgument X, TensorArgument Indices, NumberOperand V>
+constexpr auto scatter(const X& x, const Indices& indices, const V& value, Here at = Here::current()) {
+  const detail::FunctionCall named("scatter", x, indices);
+  return scatter<D>(x, indices, full_like(cast<typename X::element>(indices, at), value, at), at);
 }
 
 /// Adds elements to a copy of x along dim D (torch.scatter_add): y = x, then y[.., indices[.., k, ..], ..] +=

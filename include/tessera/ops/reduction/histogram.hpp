@@ -116,6 +116,13 @@ constexpr auto histogram(const X& x, const Count& bins, const Low& low, const Hi
   return call<detail::HistogramTag<X::rank>>(Source::from(at), x, Dim(bins), low, high);
 }
 
+/// Without a size it does not compile.
+template <TensorArgument X> constexpr auto bincount(const X& x) {
+  static_assert(std::is_void_v<X>, "tessera: shapes can't depend on values, so as in JAX the size of the result is an "
+                                   "argument: ts::bincount(x, count)");
+  return x;
+}
+
 }  // namespace tessera
 
 #include <tessera/base/pop_macros.hpp>

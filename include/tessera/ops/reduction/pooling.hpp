@@ -2,11 +2,11 @@
 #define TESSERA_OPS_REDUCTION_POOLING_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <array>
 #include <cstdint>
 #include <limits>
 #include <utility>
 
+#include <tessera/ops/contraction/per_dim.hpp>
 #include <tessera/ops/contraction/window_rows.hpp>
 #include <tessera/ops/custom/given_gradient.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
@@ -18,24 +18,24 @@
 namespace tessera {
 
 /// Options of a max pool: the extents of a window, the stride between windows (0: the extent of a window, PyTorch's
-/// default), padding with -infinity on both sides, and the distance between the elements of a window.
+/// default), padding with -infinity on both sides, and the distance between the elements of a window. One number is
+/// that of all spatial dims, `{.window = 3}`.
 template <int N> struct MaxPool {
-  std::array<std::int64_t, N> window{}, strides{}, padding{}, dilation = [] {
-    std::array<std::int64_t, N> ones{};
-    for (auto& one : ones) one = 1;
-    return ones;
-  }();
+  detail::GivenByName by_name = detail::GivenByName();
+  PerDim<N> window{}, strides{}, padding{}, dilation = 1;
 };
 /// Options of an average pool: as for a max pool, with zeros as padding. `count_include_pad`: whether the average
 /// counts these zeros, as in PyTorch by default.
 template <int N> struct AvgPool {
-  std::array<std::int64_t, N> window{}, strides{}, padding{};
+  detail::GivenByName by_name = detail::GivenByName();
+  PerDim<N> window{}, strides{}, padding{};
   bool count_include_pad = true;
 };
 
 /// Options of a power-average pool: as for a max pool, without padding.
 template <int N> struct LpPool {
-  std::array<std::int64_t, N> window{}, strides{};
+  detail::GivenByName by_name = detail::GivenByName();
+  PerDim<N> window{}, strides{};
 };
 
 namespace detail {
@@ -238,6 +238,23 @@ constexpr auto max_pool3d(const X& x, const MaxPool<3>& options, Here at = Here:
   return detail::pool<detail::MaxPoolTag<3>, 3>(x, options, at, options.dilation[0], options.dilation[1],
                                                 options.dilation[2]);
 }
+/// With the options in the order of PyTorch, each one number or {height, width}: `max_pool2d(x, 2)`, `max_pool2d(x, 3,
+/// 2, 1)` of windows 3 x 3 with strides of 2 and a padding of 1.
+template <TensorArgument X>
+constexpr auto max_pool1d(const X& x, const PerDim<1>& window, const PerDim<1>& strides = 0,
+                          const PerDim<1>& padding = 0, const PerDim<1>& dilation = 1, Here at = Here::current()) {
+  return max_pool1d(x, MaxPool<1>{.window = window, .strides = strides, .padding = padding, .dilation = dilation}, at);
+}
+template <TensorArgument X>
+constexpr auto max_pool2d(const X& x, const PerDim<2>& window, const PerDim<2>& strides = 0,
+                          const PerDim<2>& padding = 0, const PerDim<2>& dilation = 1, Here at = Here::current()) {
+  return max_pool2d(x, MaxPool<2>{.window = window, .strides = strides, .padding = padding, .dilation = dilation}, at);
+}
+template <TensorArgument X>
+constexpr auto max_pool3d(const X& x, const PerDim<3>& window, const PerDim<3>& strides = 0,
+                          const PerDim<3>& padding = 0, const PerDim<3>& dilation = 1, Here at = Here::current()) {
+  return max_pool3d(x, MaxPool<3>{.window = window, .strides = strides, .padding = padding, .dilation = dilation}, at);
+}
 
 /// The mean of each window, `avg_pool2d(x, {.window = {2, 2}})`. bf16 and f16 are added up in f32. Otherwise as
 /// max_pool.
@@ -252,6 +269,22 @@ constexpr auto avg_pool2d(const X& x, const AvgPool<2>& options, Here at = Here:
 template <TensorArgument X>
 constexpr auto avg_pool3d(const X& x, const AvgPool<3>& options, Here at = Here::current()) {
   return detail::pool<detail::AvgPoolTag<3>, 3>(x, options, at, options.count_include_pad ? 1 : 0);
+}
+/// With the window, strides and padding in the order of PyTorch: `avg_pool2d(x, 2)`.
+template <TensorArgument X>
+constexpr auto avg_pool1d(const X& x, const PerDim<1>& window, const PerDim<1>& strides = 0,
+                          const PerDim<1>& padding = 0, Here at = Here::current()) {
+  return avg_pool1d(x, AvgPool<1>{.window = window, .strides = strides, .padding = padding}, at);
+}
+template <TensorArgument X>
+constexpr auto avg_pool2d(const X& x, const PerDim<2>& window, const PerDim<2>& strides = 0,
+                          const PerDim<2>& padding = 0, Here at = Here::current()) {
+  return avg_pool2d(x, AvgPool<2>{.window = window, .strides = strides, .padding = padding}, at);
+}
+template <TensorArgument X>
+constexpr auto avg_pool3d(const X& x, const PerDim<3>& window, const PerDim<3>& strides = 0,
+                          const PerDim<3>& padding = 0, Here at = Here::current()) {
+  return avg_pool3d(x, AvgPool<3>{.window = window, .strides = strides, .padding = padding}, at);
 }
 
 namespace detail {
@@ -295,20 +328,36 @@ template <TensorArgument X, NumberOperand P>
 constexpr auto lp_pool3d(const X& x, const P& p, const LpPool<3>& options, Here at = Here::current()) {
   return detail::lp_pool<3>(x, p, options, at);
 }
+/// With the window and strides in the order of PyTorch: `lp_pool2d(x, 2, 3)`.
+template <TensorArgument X, NumberOperand P>
+constexpr auto lp_pool1d(const X& x, const P& p, const PerDim<1>& window, const PerDim<1>& strides = 0,
+                         Here at = Here::current()) {
+  return lp_pool1d(x, p, LpPool<1>{.window = window, .strides = strides}, at);
+}
+template <TensorArgument X, NumberOperand P>
+constexpr auto lp_pool2d(const X& x, const P& p, const PerDim<2>& window, const PerDim<2>& strides = 0,
+                         Here at = Here::current()) {
+  return lp_pool2d(x, p, LpPool<2>{.window = window, .strides = strides}, at);
+}
+template <TensorArgument X, NumberOperand P>
+constexpr auto lp_pool3d(const X& x, const P& p, const PerDim<3>& window, const PerDim<3>& strides = 0,
+                         Here at = Here::current()) {
+  return lp_pool3d(x, p, LpPool<3>{.window = window, .strides = strides}, at);
+}
 
 /// Averages to the given extents: index i of a result of extent m is the mean over the indices floor(i n / m) to
 /// ceil((i + 1) n / m) of a dim of extent n, as in PyTorch. `adaptive_avg_pool2d(x, {1, 1})` is the mean of each image.
 /// Each dim costs n m additions a line. Communication: over a split spatial dim the result is partial.
 template <TensorArgument X>
-constexpr auto adaptive_avg_pool1d(const X& x, const std::array<std::int64_t, 1>& extents, Here at = Here::current()) {
+constexpr auto adaptive_avg_pool1d(const X& x, const PerDim<1>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<1, false>>(Source::from(at), x, Dim(extents[0]));
 }
 template <TensorArgument X>
-constexpr auto adaptive_avg_pool2d(const X& x, const std::array<std::int64_t, 2>& extents, Here at = Here::current()) {
+constexpr auto adaptive_avg_pool2d(const X& x, const PerDim<2>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<2, false>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]));
 }
 template <TensorArgument X>
-constexpr auto adaptive_avg_pool3d(const X& x, const std::array<std::int64_t, 3>& extents, Here at = Here::current()) {
+constexpr auto adaptive_avg_pool3d(const X& x, const PerDim<3>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<3, false>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]),
                                                  Dim(extents[2]));
 }
@@ -316,15 +365,15 @@ constexpr auto adaptive_avg_pool3d(const X& x, const std::array<std::int64_t, 3>
 /// The largest elements of the windows of adaptive_avg_pool. One of equal elements gets the gradient. Communication:
 /// over a split spatial dim all-reduces of the maxima and of their positions, and the result is partial.
 template <TensorArgument X>
-constexpr auto adaptive_max_pool1d(const X& x, const std::array<std::int64_t, 1>& extents, Here at = Here::current()) {
+constexpr auto adaptive_max_pool1d(const X& x, const PerDim<1>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<1, true>>(Source::from(at), x, Dim(extents[0]));
 }
 template <TensorArgument X>
-constexpr auto adaptive_max_pool2d(const X& x, const std::array<std::int64_t, 2>& extents, Here at = Here::current()) {
+constexpr auto adaptive_max_pool2d(const X& x, const PerDim<2>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<2, true>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]));
 }
 template <TensorArgument X>
-constexpr auto adaptive_max_pool3d(const X& x, const std::array<std::int64_t, 3>& extents, Here at = Here::current()) {
+constexpr auto adaptive_max_pool3d(const X& x, const PerDim<3>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<3, true>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]), Dim(extents[2]));
 }
 

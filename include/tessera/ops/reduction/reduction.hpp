@@ -14,14 +14,27 @@
 
 namespace tessera {
 
+namespace detail {
+/// In a noexcept, which compilers evaluate where the constructor is called.
+template <class Dim> constexpr auto refuse_dims() {
+  static_assert(std::is_void_v<Dim>,
+                "tessera: the dims of a reduction are template arguments: ts::sum<1>(x) for ts::sum(x, 1), "
+                "ts::sum<0, 1>(x, ts::keepdims); the larger of two elements is ts::maximum(x, y)");
+  return true;
+}
+template <class Other> constexpr auto refuse_second_tensor() {
+  static_assert(std::is_void_v<Other>, "tessera: a reduction takes one tensor: the larger of two elements is "
+                                       "ts::maximum(x, y), the smaller ts::minimum(x, y)");
+  return true;
+}
+}  // namespace detail
+
 /// Argument of reductions: reduced dims stay, with static extent 1, so that the result broadcasts against the operand.
 struct KeepDims {
   constexpr KeepDims() = default;
-  template <std::integral Dim> constexpr KeepDims(Dim) {
-    static_assert(std::is_void_v<Dim>,
-                  "tessera: the dims of a reduction are template arguments: ts::sum<1>(x) for ts::sum(x, 1), "
-                  "ts::sum<0, 1>(x, ts::keepdims); the larger of two elements is ts::maximum(x, y)");
-  }
+  template <std::integral Dim, std::integral... Dims>
+  constexpr KeepDims(Dim, Dims...) noexcept(detail::refuse_dims<Dim>()) {}
+  template <TensorOperand Other> constexpr KeepDims(const Other&) noexcept(detail::refuse_second_tensor<Other>()) {}
 };
 inline constexpr KeepDims keepdims{};
 

@@ -29,6 +29,7 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
 
   constexpr Local() = default;
   constexpr explicit Local(Value v) : value(v) {}
+  template <class B> constexpr auto operator=(const B&) const&& { detail::no_assignment<B>(); }
   /// The value as the content of a tensor in a struct.
   constexpr Value kept() const { return detail::kept_in_struct(Region::text, {value, Varying, Rank}); }
   /// A tensor of a struct as a local value, in the graph in which it was made.

@@ -103,6 +103,13 @@ constexpr auto unique_consecutive(const X& x, const Size& size, Here at = Here::
   return detail::unique_of<false>(x, size, at);
 }
 
+/// Without a size it does not compile.
+template <TensorArgument X> constexpr auto unique(const X& x) {
+  static_assert(std::is_void_v<X>, "tessera: shapes can't depend on values, so as in JAX the size of the result is an "
+                                   "argument: ts::unique(x, size)");
+  return x;
+}
+
 }  // namespace tessera
 
 #include <tessera/base/pop_macros.hpp>

@@ -37,6 +37,7 @@ enum class ExtentsOf : std::int8_t {
   cells,       ///< of the state of a recurrent layer: require_cells
   inputs,      ///< of the features of a recurrent layer's xs and of its weight
   transposed,  ///< of the in-features of a transposed convolution
+  queries,     ///< of a bias of attention and the queries: require_queries
 };
 
 constexpr Value extent(Value x, int dim) {
@@ -65,6 +66,10 @@ constexpr void require_tall(Value matrices, Value right, int rows_of_right) {
 /// Checks that the heads of keys divide those of queries: by a node that no value depends on.
 constexpr void require_heads(Value q, int of_q, Value k, int of_k) {
   same_extents(q, of_q, k, of_k, 1, ExtentsOf::heads);
+}
+/// Checks that a bias of attention has as many queries as there are: by a node that no value depends on.
+constexpr void require_queries(Value bias, int of_bias, Value q, int of_q) {
+  same_extents(bias, of_bias, q, of_q, 1, ExtentsOf::queries);
 }
 /// Checks that dim `dim` of a state has one row for each of `count` cells: by a node that no value depends on.
 constexpr void require_cells(Value state, int dim, std::int64_t count) {
@@ -144,6 +149,9 @@ constexpr BrokenRule check_extent(const NodeCheck& c) {
     rule = "the state [cells, batch, hidden] must have the batch of xs [time, batch, features]";
   } else if (kind == build::ExtentsOf::inputs) {
     rule = "xs must have the features of the weight [in, gates, hidden]";
+  } else if (kind == build::ExtentsOf::queries) {
+    rule = concat_text("a bias or mask of ", extent(0), " queries for ", extent(1), ": it is of [batch, heads, time, ",
+                       "keys] of queries [batch, time, heads, width]");
   } else if (kind == build::ExtentsOf::transposed) {
     function = "conv_transpose";
     rule = "in-features differ, of [batch, spatial..., in] and [taps..., in, out / groups]";
@@ -173,8 +181,10 @@ constexpr HostNumber number_of_extent(const HostContext& c) {
   if (is_room && extent(0, 0) < extent(1, 0)) fail_extents_of_operands_differ(c);
   if (is_tall && extent(0, 0) < extent(0, 1)) fail_extents_of_operands_differ(c);
   const bool is_heads = node.arity == 2 && is(build::ExtentsOf::heads);
+  const bool is_queries = node.arity == 2 && is(build::ExtentsOf::queries);
+  if (is_queries && extent(0, 0) != extent(1, 0)) fail_extents_of_operands_differ(c);
   if (is_heads && extent(1, 0) > 0 && extent(0, 0) % extent(1, 0) != 0) fail_extents_of_operands_differ(c);
-  if (node.arity == 2 && !is_room && !is_tall && !is_heads)
+  if (node.arity == 2 && !is_room && !is_tall && !is_heads && !is_queries)
     for (int d = 0; d < node.labels[2]; ++d)
       if (!c.graph.operand_node(c.id, 0).is_singleton(node.labels[0] + d) &&
           !c.graph.operand_node(c.id, 1).is_singleton(node.labels[1] + d) && extent(0, d) != extent(1, d))

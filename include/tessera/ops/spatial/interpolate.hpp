@@ -101,6 +101,25 @@ constexpr auto interpolate(const X& x, const Size& size, Here at = Here::current
                                                                                            Dim(size));
 }
 
+/// All spatial dims with other extents: `interpolate(images, {64, 64})` of [batch, height, width, features].
+template <Interpolate Options = Interpolate{}, TensorArgument X, std::size_t N>
+constexpr auto interpolate(const X& x, const Dim (&extents)[N], Here at = Here::current()) {
+  constexpr bool is_each_dim = X::rank == static_cast<int>(N) + 2 && N <= 3;
+  static_assert(
+      is_each_dim,
+      "tessera: ts::interpolate(x, {height, width}) takes an extent for each spatial dim of [batch, spatial..., "
+      "features]");
+  if constexpr (!is_each_dim)
+    return x;
+  else if constexpr (N == 1)
+    return interpolate<1, Options>(x, extents[0], at);
+  else if constexpr (N == 2)
+    return interpolate<2, Options>(interpolate<1, Options>(x, extents[0], at), extents[1], at);
+  else
+    return interpolate<3, Options>(interpolate<2, Options>(interpolate<1, Options>(x, extents[0], at), extents[1], at),
+                                   extents[2], at);
+}
+
 }  // namespace tessera
 
 #include <tessera/base/pop_macros.hpp>

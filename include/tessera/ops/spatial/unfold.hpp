@@ -5,15 +5,17 @@
 #include <array>
 #include <cstdint>
 
+#include <tessera/ops/contraction/per_dim.hpp>
 #include <tessera/ops/contraction/window_rows.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
 
 namespace tessera {
 
-/// Windows of an image, as torch.nn.Unfold.
+/// Windows of an image, as torch.nn.Unfold. One number is that of both dims, `{.window = 3}`.
 struct Unfold {
-  std::array<std::int64_t, 2> window{}, strides{1, 1}, padding{0, 0}, dilation{1, 1};
+  detail::GivenByName by_name = detail::GivenByName();
+  PerDim<2> window{}, strides = 1, padding = 0, dilation = 1;
 };
 
 namespace detail {
@@ -102,6 +104,12 @@ constexpr auto unfold(const X& x, const Unfold& o, Here at, const Extents&... ex
 template <TensorArgument X> constexpr auto unfold(const X& x, const Unfold& options, Here at = Here::current()) {
   return detail::unfold<detail::UnfoldTag<true>>(x, options, at);
 }
+/// With the options in the order of PyTorch: the window, dilation, padding and strides, `unfold(x, 3, 1, 1)`.
+template <TensorArgument X>
+constexpr auto unfold(const X& x, const PerDim<2>& window, const PerDim<2>& dilation = 1, const PerDim<2>& padding = 0,
+                      const PerDim<2>& strides = 1, Here at = Here::current()) {
+  return unfold(x, Unfold{.window = window, .strides = strides, .padding = padding, .dilation = dilation}, at);
+}
 /// The windows of images in their positions (lax.conv_general_dilated_patches): x [batch, height, width, features]
 /// gives [batch, windows down, windows across, features * window], each row as in ts::unfold. Errors: as ts::unfold.
 /// Communication: along a split height or width a halo, of the elements that windows of other devices need.
@@ -114,8 +122,7 @@ constexpr auto conv_general_dilated_patches(const X& x, const Unfold& options, H
 /// number of windows is another one. Communication: as unfold, in the opposite direction: rows near borders are sums of
 /// those of two devices.
 template <TensorArgument X>
-constexpr auto fold(const X& x, const std::array<std::int64_t, 2>& extents, const Unfold& options,
-                    Here at = Here::current()) {
+constexpr auto fold(const X& x, const PerDim<2>& extents, const Unfold& options, Here at = Here::current()) {
   return detail::unfold<detail::FoldTag>(x, options, at, extents[0], extents[1]);
 }
 

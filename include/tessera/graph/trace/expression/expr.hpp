@@ -45,6 +45,7 @@ template <class Tag, class... Operands> struct Expr : ExprTag, Operators<Expr<Ta
   Source source{};
 
   constexpr explicit Expr(Source at, const Operands&... list) : operands{{list}...}, source(at) {}
+  template <class B> constexpr auto operator=(const B&) const&& { detail::no_assignment<B>(); }
 };
 
 namespace detail {
