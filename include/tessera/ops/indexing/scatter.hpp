@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include <tessera/base/monoid.hpp>
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/indexing/scatter_rows.hpp>
 #include <tessera/ops/indexing/scatter_rule.hpp>
@@ -79,6 +80,7 @@ constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& s
 template <int D, Reduction R, bool IncludeSelf = true, TensorArgument X, TensorArgument Indices,
           TensorArgument Elements>
 constexpr auto scatter_reduce(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
+  const detail::FunctionCall named("scatter_reduce", x, indices, source);
   static_assert(R == Reduction::sum || R == Reduction::product || R == Reduction::max || R == Reduction::min,
                 "tessera: scatter_reduce takes ts::Reduction::sum, product, max or min");
   using T = typename X::element;

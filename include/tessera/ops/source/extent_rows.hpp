@@ -37,6 +37,8 @@ enum class ExtentsOf : std::int8_t {
   cells,       ///< of the state of a recurrent layer: require_cells
   inputs,      ///< of the features of a recurrent layer's xs and of its weight
   transposed,  ///< of the in-features of a transposed convolution
+  put,         ///< of a tensor and of rows that are put into it
+  put_rows,    ///< of rows that are put into a tensor, and of their indices
 };
 
 constexpr Value extent(Value x, int dim) {
@@ -144,8 +146,12 @@ constexpr BrokenRule check_extent(const NodeCheck& c) {
     rule = "the state [cells, batch, hidden] must have the batch of xs [time, batch, features]";
   } else if (kind == build::ExtentsOf::inputs) {
     rule = "xs must have the features of the weight [in, gates, hidden]";
+  } else if (kind == build::ExtentsOf::put) {
+    rule = "the source must have the dims of the tensor that it goes to, except the dim of the indices";
+  } else if (kind == build::ExtentsOf::put_rows) {
+    rule = "the source must have as many rows as there are indices";
   } else if (kind == build::ExtentsOf::transposed) {
-    function = "conv_transpose";
+    if (function.empty()) function = "conv_transpose";
     rule = "in-features differ, of [batch, spatial..., in] and [taps..., in, out / groups]";
   }
   const bool names = kind != build::ExtentsOf::cache || given.empty() || given == function;
