@@ -101,30 +101,38 @@ void elementwise(std::vector<Case>& all) {
   XY(x < y)
   XY(maximum(x, y))
   XYZ(select(x < y, y, z))
-  XYZ(clamp(x, y, z)) XYZ(lerp(x, y, z)) XYZ(addcmul(x, y, z)) XYZ(betainc(x, y, z)) XY(isclose(x, y))
-      XY(masked_fill(x, y < 0, 1)) X(glu<1>(x)) XV(prelu(x, v))
+  XYZ(clamp(x, y, z))
+  XYZ(lerp(x, y, z))
+  XYZ(addcmul(x, y, z))
+  XYZ(betainc(x, y, z)) XY(isclose(x, y)) XY(masked_fill(x, y < 0, 1)) X(glu<1>(x)) XV(prelu(x, v))
 }
 void losses(std::vector<Case>& all) {
   XY(mse(x, y))
   XY(huber(x, y))
   XY(l1_loss(x, y))
   XY(bce_with_logits(x, y))
-  XY(kl_div(x, y)) XYZ(gaussian_nll_loss(x, y, z)) XL(cross_entropy(x, i)) XY(cross_entropy(x, y)) XL(nll_loss(x, i))
-      XL(multi_margin_loss(x, i)) XY(pairwise_distance(x, y)) XYZ(triplet_margin_loss(x, y, z))
-          XYZ(margin_ranking_loss(x, y, z)) XY(info_nce(x, y, 0.1)) XL(accuracy(x, i)) XL(top_k_accuracy(x, i, 2))
+  XY(kl_div(x, y))
+  XYZ(gaussian_nll_loss(x, y, z))
+  XL(cross_entropy(x, i))
+  XY(cross_entropy(x, y))
+  XL(nll_loss(x, i)) XL(multi_margin_loss(x, i)) XY(pairwise_distance(x, y)) XYZ(triplet_margin_loss(x, y, z))
+      XYZ(margin_ranking_loss(x, y, z)) XY(info_nce(x, y, 0.1)) XL(accuracy(x, i)) XL(top_k_accuracy(x, i, 2))
 }
 void reductions(std::vector<Case>& all) {
   X(sum<0>(x))
   X(max<0>(x))
   X(argmax<0>(x))
   X(argmax(x))
-  X(nanargmax<0>(x)) X(prod<0>(x)) X(any<0>(x)) X(mean<0>(x)) X(var<0>(x)) X(norm<0>(x)) X(logsumexp<0>(x))
-      X(softmax<0>(x)) X(cumsum<0>(x)) X(cummax<0>(x)) X(logcumsumexp<0>(x)) X(sort<0>(x)) X(argsort<0>(x))
-          XN(topk<0>(x, n).values) X(median<0>(x)) X(quantile<0>(x, 0.5)) XN(kthvalue<0>(x, n).values)
-              X(mode<0>(x).values) X(diff<0>(x)) X(trapezoid<0>(x)) X(cov(x)) XN(histogram(x, n, 0, 1)) XY(cdist(x, y))
-                  X(pdist(x)) VU(searchsorted(v, u)) VN(unique(v, n).values) VN(unique_consecutive(v, n).values)
-                      add<Index, Dim>(all, "bincount(i, n)", {{4}, 2},
-                                      [](const auto& i, auto n) { return bincount(i, n); });
+  X(nanargmax<0>(x))
+  X(prod<0>(x))
+  X(any<0>(x))
+  X(mean<0>(x))
+  X(var<0>(x)) X(norm<0>(x)) X(logsumexp<0>(x)) X(softmax<0>(x)) X(cumsum<0>(x)) X(cummax<0>(x)) X(logcumsumexp<0>(x))
+      X(sort<0>(x)) X(argsort<0>(x)) XN(topk<0>(x, n).values) X(median<0>(x)) X(quantile<0>(x, 0.5))
+          XN(kthvalue<0>(x, n).values) X(mode<0>(x).values) X(diff<0>(x)) X(trapezoid<0>(x)) X(cov(x))
+              XN(histogram(x, n, 0, 1)) XY(cdist(x, y)) X(pdist(x)) VU(searchsorted(v, u)) VN(unique(v, n).values)
+                  VN(unique_consecutive(v, n).values) add<Index, Dim>(
+                      all, "bincount(i, n)", {{4}, 2}, [](const auto& i, auto n) { return bincount(i, n); });
 }
 void moves(std::vector<Case>& all) {
   X(transpose(x))
@@ -138,45 +146,56 @@ void moves(std::vector<Case>& all) {
   add<Matrix>(all, "squeeze<0>(x)", {{1, 6}}, [](const auto& x) { return squeeze<0>(x); });
   XNM(slice<0>(x, n, m))
   XN(slice<0>(x, n))
-  XN(slice<0>(x, 1, 3, n)) XN(select<0>(x, n)) XNM(pad<0>(x, n, m)) XNM(pad<0, PadMode::reflect>(x, n, m))
-      XNM(pad<0, PadMode::circular>(x, n, m)) XY(concat<0>(x, y)) XY(stack<0>(x, y)) XY(broadcast_like(x, y))
-          XN(broadcast_to(x, {n, -1, -1})) XNM(broadcast_to(sum<0>(x), {n, m, -1})) XN(tile<0>(x, n))
-              XN(repeat_interleave<0>(x, n)) XN(roll<0>(x, n)) X(flip<0>(x)) X(rot90(x)) XN(tril(x, n)) X(diagonal(x))
-                  V(diag(v)) X(unbind<8, 0>(x)) X(std::get<1>(split<0, 3, 5>(x))) X(std::get<1>(chunk<3, 0>(x)))
-                      X(std::get<1>(tensor_split<3, 0>(x))) XW(block_diag(x, w)) VU(cartesian_prod(v, u))
-                          V(combinations<2>(v)) VU(std::get<0>(meshgrid(v, u))) XN(arange<std::int32_t>(n, x))
-                              XN(linspace<float>(0, 1, n, x)) XN(eye<float>(n, x)) XNM(full<float>({n, m}, 1, x))
-                                  X(rearrange<"(a b) c -> a (b c)">(x, ts::len<"b">(2)))
-                                      XN(slice_scatter<0>(x, slice<0>(x, 0, 2), n)) XY(slice_scatter<0>(x, y, 0))
-                                          XV(select_scatter<0>(x, v, 1)) XV(diagonal_scatter(x, v))
-                                              XY(dynamic_update_slice<0>(x, y, 0))
+  XN(slice<0>(x, 1, 3, n))
+  XN(select<0>(x, n))
+  XNM(pad<0>(x, n, m))
+  XNM(pad<0, PadMode::reflect>(x, n, m))
+  XNM(pad<0, PadMode::circular>(x, n, m)) XY(concat<0>(x, y)) XY(stack<0>(x, y)) XY(broadcast_like(x, y))
+      XN(broadcast_to(x, {n, -1, -1})) XNM(broadcast_to(sum<0>(x), {n, m, -1})) XN(tile<0>(x, n))
+          XN(repeat_interleave<0>(x, n)) XN(roll<0>(x, n)) X(flip<0>(x)) X(rot90(x)) XN(tril(x, n)) X(diagonal(x))
+              V(diag(v)) X(unbind<8, 0>(x)) X(std::get<1>(split<0, 3, 5>(x))) X(std::get<1>(chunk<3, 0>(x)))
+                  X(std::get<1>(tensor_split<3, 0>(x))) XW(block_diag(x, w)) VU(cartesian_prod(v, u))
+                      V(combinations<2>(v)) VU(std::get<0>(meshgrid(v, u))) XN(arange<std::int32_t>(n, x))
+                          XN(linspace<float>(0, 1, n, x)) XN(eye<float>(n, x)) XNM(full<float>({n, m}, 1, x))
+                              X(rearrange<"(a b) c -> a (b c)">(x, ts::len<"b">(2)))
+                                  XN(slice_scatter<0>(x, slice<0>(x, 0, 2), n)) XY(slice_scatter<0>(x, y, 0))
+                                      XV(select_scatter<0>(x, v, 1)) XV(diagonal_scatter(x, v))
+                                          XY(dynamic_update_slice<0>(x, y, 0))
 }
 void lookups(std::vector<Case>& all) {
   XI(embedding(x, i))
   XI(index_select<0>(x, i))
   XI(take(x, i))
   XJ(gather<0>(x, j))
-  XJ(take_along_dim<0>(x, j)) XJY(scatter<0>(x, j, y)) XJY(scatter_add<0>(x, j, y))
-      XJY(scatter_reduce<0, Reduction::max>(x, j, y)) XIY(index_copy<0>(x, i, y)) XIY(index_add<0>(x, i, y))
-          XI(index_fill<0>(x, i, 1)) XI(index(x, std::tuple(i, i))) XL(segment_sum(x, i, 3)) XL(segment_max(x, i, 3))
-              XL(segment_softmax(x, i, 3)) XN(nonzero(x > 0, n)) XN(argwhere(x > 0, n)) XY(isin(x, y))
-                  XN(dynamic_slice<0>(x, 1, n)) X(dynamic_index<0>(x, 1)) XI(embedding_bag(x, i, i))
-                      XN(one_hot(cast<int>(x), n))
+  XJ(take_along_dim<0>(x, j))
+  XJY(scatter<0>(x, j, y))
+  XJY(scatter_add<0>(x, j, y))
+  XJY(scatter_reduce<0, Reduction::max>(x, j, y))
+  XIY(index_copy<0>(x, i, y)) XIY(index_add<0>(x, i, y)) XI(index_fill<0>(x, i, 1)) XI(index(x, std::tuple(i, i)))
+      XL(segment_sum(x, i, 3)) XL(segment_max(x, i, 3)) XL(segment_softmax(x, i, 3)) XN(nonzero(x > 0, n))
+          XN(argwhere(x > 0, n)) XY(isin(x, y)) XN(dynamic_slice<0>(x, 1, n)) X(dynamic_index<0>(x, 1))
+              XI(embedding_bag(x, i, i)) XN(one_hot(cast<int>(x), n))
 }
 void products(std::vector<Case>& all) {
   XW(matmul(x, w))
   XV(mv(x, v))
   XY(inner(x, y))
   XY(vecdot<1>(x, y))
-  XW(tensordot<1>(x, w)) XW(einsum<"ik,kj->ij">(x, w)) VU(outer(v, u)) VU(dot(v, u)) X(trace(x)) XW(multi_dot(x, w))
+  XW(tensordot<1>(x, w))
+  XW(einsum<"ik,kj->ij">(x, w))
+  VU(outer(v, u))
+  VU(dot(v, u))
+  X(trace(x)) XW(multi_dot(x, w))
       add<Matrix, Matrix, Matrix>(all, "multi_dot(x, w, y)", {{8, 6}, {6, 4}, {4, 3}},
                                   [](const auto& a, const auto& b, const auto& c) { return multi_dot(a, b, c); });
   XW(kron(x, w))
   XY(dist(x, y))
   XY(cosine_similarity<1>(x, y))
-  X(normalize<1>(x)) VN(vander(v, n)) XN(renorm<0>(x, 2, n))
-      add<Matrix, Matrix, Matrix>(all, "addmm(x, a, b)", {{8, 4}, {8, 6}, {6, 4}},
-                                  [](const auto& x, const auto& a, const auto& b) { return addmm(x, a, b); });
+  X(normalize<1>(x))
+  VN(vander(v, n))
+  XN(renorm<0>(x, 2, n))
+  add<Matrix, Matrix, Matrix>(all, "addmm(x, a, b)", {{8, 4}, {8, 6}, {6, 4}},
+                              [](const auto& x, const auto& a, const auto& b) { return addmm(x, a, b); });
   add<Matrix, Cube, Index>(all, "ragged_dot(x, w, sizes)", {{8, 6}, {3, 6, 4}, {3}},
                            [](const auto& x, const auto& w, const auto& n) { return ragged_dot(x, w, n); });
   add<Matrix, Matrix, Cube>(all, "bilinear(x, y, weight)", {{8, 6}, {8, 4}, {5, 6, 4}},
@@ -195,12 +214,14 @@ void images(std::vector<Case>& all) {
   IMAGE_W(taps, conv_transpose2d(x, w))
   IMAGE(max_pool2d(x, {.window = {2, 2}}))
   IMAGE(avg_pool2d(x, {.window = {2, 2}}))
-  IMAGE(lp_pool2d(x, 2, {.window = {2, 2}})) IMAGE(adaptive_avg_pool2d(x, {2, 2})) IMAGE(adaptive_max_pool2d(x, {2, 2}))
-      IMAGE_N(interpolate<1>(x, n)) IMAGE_N(pixel_shuffle(x, n)) IMAGE_N(pixel_unshuffle(x, n))
-          IMAGE_N(channel_shuffle(x, n)) IMAGE(unfold(x, {.window = {3, 3}})) IMAGE_N(unfold<1>(x, 3, n))
-              IMAGE(local_response_norm(x, {.size = 2})) add<Image, Image, Image>(
-                  all, "attention(q, k, v)", {{2, 8, 6, 4}, {2, 5, 6, 4}, {2, 5, 6, 3}},
-                  [](const auto& q, const auto& k, const auto& v) { return attention(q, k, v); });
+  IMAGE(lp_pool2d(x, 2, {.window = {2, 2}}))
+  IMAGE(adaptive_avg_pool2d(x, {2, 2}))
+  IMAGE(adaptive_max_pool2d(x, {2, 2}))
+  IMAGE_N(interpolate<1>(x, n))
+  IMAGE_N(pixel_shuffle(x, n)) IMAGE_N(pixel_unshuffle(x, n)) IMAGE_N(channel_shuffle(x, n))
+      IMAGE(unfold(x, {.window = {3, 3}})) IMAGE_N(unfold<1>(x, 3, n)) IMAGE(local_response_norm(x, {.size = 2}))
+          add<Image, Image, Image>(all, "attention(q, k, v)", {{2, 8, 6, 4}, {2, 5, 6, 4}, {2, 5, 6, 3}},
+                                   [](const auto& q, const auto& k, const auto& v) { return attention(q, k, v); });
   add<Image, Image>(all, "repeat_heads(x, y)", {{2, 8, 3, 4}, {2, 8, 6, 4}},
                     [](const auto& k, const auto& q) { return repeat_heads(k, q); });
   add<Image>(all, "rotary_embedding(x)", {{2, 8, 6, 4}}, [](const auto& x) { return rotary_embedding(x); });
@@ -209,6 +230,25 @@ void images(std::vector<Case>& all) {
   add<Image, Vector>(all, "group_norm(x, v, v, 2)", {{2, 8, 6, 4}, {4}},
                      [](const auto& x, const auto& v) { return group_norm(x, v, v, 2); });
 }
+
+#undef X
+#undef XY
+#undef XYZ
+#undef XW
+#undef XV
+#undef XI
+#undef XL
+#undef XJ
+#undef XJY
+#undef XIY
+#undef XN
+#undef XNM
+#undef V
+#undef VN
+#undef VU
+#undef IMAGE
+#undef IMAGE_N
+#undef IMAGE_W
 
 // ---- What is thrown
 
