@@ -262,36 +262,30 @@ template <FixedString Text, class... X> constexpr auto einsum_by(Here at, const 
 /// value.
 template <FixedString Text, TensorArgument A, TensorArgument B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
-  const detail::FunctionCall named("einsum", a, b);
   if constexpr (detail::EinsumText(Text.view()).valid)
     return call<detail::EinsumTag<Text>>(Source::from(at), a, b);
   else
     return detail::einsum_by<Text>(at, a, b);
 }
 template <FixedString Text, TensorArgument A> constexpr auto einsum(const A& a, Here at = Here::current()) {
-  const detail::FunctionCall named("einsum", a);
   return detail::einsum_by<Text>(at, a);
 }
 template <FixedString Text, TensorArgument A, TensorArgument B, TensorArgument C>
 constexpr auto einsum(const A& a, const B& b, const C& c, Here at = Here::current()) {
-  const detail::FunctionCall named("einsum", a, b, c);
   return detail::einsum_by<Text>(at, a, b, c);
 }
 template <FixedString Text, TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument D>
 constexpr auto einsum(const A& a, const B& b, const C& c, const D& d, Here at = Here::current()) {
-  const detail::FunctionCall named("einsum", a, b, c, d);
   return detail::einsum_by<Text>(at, a, b, c, d);
 }
 template <FixedString Text, Element Out, TensorArgument A, TensorArgument B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
-  const detail::FunctionCall named("einsum", a, b);
   return call<detail::EinsumTag<Text, Out>>(Source::from(at), a, b);
 }
 /// An f32 contraction computed from bf16 products: `einsum<"ik,kj->ij", ts::Precision::bf16_x3>(a, b)`. Precision
 /// states the error.
 template <FixedString Text, Precision P, TensorArgument A, TensorArgument B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
-  const detail::FunctionCall named("einsum", a, b);
   return call<detail::EinsumTag<Text, void, P>>(Source::from(at), a, b);
 }
 
