@@ -2,7 +2,8 @@
 # its first line expects; `// expect first:` is for a message that comes before any other error. At most 5 lines of it are
 # the library's, which begin with a place in one of its headers or hold its text; what includes what, and source lines
 # that compilers repeat, are not counted. A second line `// lines: <n>` allows another number. PRECOMPILED: a header that
-# SOURCE includes as well, first, and that may be precompiled.
+# SOURCE includes as well, first, and that may be precompiled. KIND calls: each line of SOURCE behind a comment `// error: <text>`
+# is an error with this text, and g++ reports no other errors.
 
 set(command ${COMPILER} -std=c++20 -fsyntax-only ${FLAGS} ${SOURCE})
 if(PRECOMPILED)
@@ -11,12 +12,45 @@ endif()
 if(KIND STREQUAL "twin")
   list(APPEND command -DTESSERA_TWIN)
 endif()
+if(KIND STREQUAL "calls" AND COMPILER MATCHES "clang")
+  list(APPEND command -ferror-limit=0)
+endif()
 set(ENV{LC_ALL} C)
 execute_process(COMMAND ${command} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
 
 if(KIND STREQUAL "twin")
   if(NOT status EQUAL 0)
     message(FATAL_ERROR "The twins must compile:\n${output}")
+  endif()
+  return()
+endif()
+
+if(KIND STREQUAL "calls")
+  string(REGEX REPLACE "[][;]" "," output "${output}")
+  cmake_path(GET SOURCE FILENAME name)
+  file(READ ${SOURCE} text)
+  string(REGEX REPLACE "[][;]" "," text "${text}")
+  string(REPLACE "\n" ";" lines "${text}")
+  set(number 0)
+  set(count 0)
+  foreach(line IN LISTS lines)
+    math(EXPR number "${number} + 1")
+    if(NOT line MATCHES "^ *// error: (.+)$")
+      continue()
+    endif()
+    set(expected "${CMAKE_MATCH_1}")
+    math(EXPR call "${number} + 1")
+    math(EXPR count "${count} + 1")
+    string(FIND "${output}" "tessera: ${expected}" found)
+    if(found EQUAL -1 OR NOT output MATCHES "${name}:${call}:")
+      message(FATAL_ERROR "Line ${call} of ${name} is no error with the text `${expected}`:\n${output}")
+    endif()
+  endforeach()
+  string(REGEX MATCHALL "error: [^\n]*" errors "${output}")
+  list(FILTER errors EXCLUDE REGEX "tessera: ")
+  # Clang goes on after an error with an int, and reports what follows from that.
+  if(count EQUAL 0 OR (errors AND NOT COMPILER MATCHES "clang"))
+    message(FATAL_ERROR "Errors that no line of ${name} expects: ${errors}")
   endif()
   return()
 endif()

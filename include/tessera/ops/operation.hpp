@@ -103,7 +103,9 @@ TESSERA_PLANNING inline std::string operands_text(const ShapeContext& c, int sho
     const bool size =
         (row.unit == UnitKind::data_movement || row.unit == UnitKind::sort || row.unit == UnitKind::along) &&
         x.rank == 0 && x.dtype == DType::i64 && c.numbers != nullptr;
-    if (!size && x.is_constant()) continue;
+    // Of other operations the rule tells what is wrong with a size.
+    const bool known = c.host != nullptr && c.host[c.graph.operand(c.id, i)] != 0;
+    if (!size && (x.is_constant() || known)) continue;
     if (!operands.empty()) operands += size ? ", " : " x ";
     operands += size ? std::to_string(c.number(i)) : shape_text(shown_dtype(c, i), given_shape(c, i));
   }
@@ -113,8 +115,9 @@ TESSERA_PLANNING inline std::string operands_text(const ShapeContext& c, int sho
 [[noreturn]] inline void fail_operation(errc id, const ShapeContext& c, const std::string& why, std::string_view name,
                                         int shown = std::numeric_limits<int>::max()) {
   const std::string_view own = name.empty() ? row_of(c.node()).name : name, function = c.node().source.function();
-  fail(id, "[", own, "] ", why, ": ", operands_text(c, shown), function.empty() || function == own ? "" : " in ",
-       function == own ? "" : function, c.node().source);
+  const std::string operands = operands_text(c, shown);
+  fail(id, "[", own, "] ", why, operands.empty() ? "" : ": ", operands,
+       function.empty() || function == own ? "" : " in ", function == own ? "" : function, c.node().source);
 }
 
 TESSERA_PLANNING inline bool names_parameter(const Node& node) {

@@ -282,11 +282,11 @@ TEST(Convolution, Mistakes) {
   };
   const auto plain = [](const auto& a, const auto& b) { return ts::conv2d(a, b); };
   EXPECT_NO_THROW(infer(plain, {{1, 3, 3, 4}, {3, 2, 4, 6}})());
-  tessera_test::expect_error(
-      ts::errc::shape_mismatch, infer(plain, {{1, 2, 3, 4}, {3, 2, 4, 6}}),
-      "[conv] a window is longer than the padded dim: windows of 3, stride 1, dilation 1, along dim 1 of f32[1,2,3,4] "
-      "with padding of 0 and 0 at ",
-      "convolution_test.cpp:");
+  tessera_test::expect_error(ts::errc::shape_mismatch, infer(plain, {{1, 2, 3, 4}, {3, 2, 4, 6}}),
+                             "[conv2d] a window is longer than the padded dim: windows of 3, stride 1, dilation 1, "
+                             "along dim 1 of f32[1,2,3,4] "
+                             "with padding of 0 and 0 at ",
+                             "convolution_test.cpp:");
   tessera_test::expect_error(
       ts::errc::shape_mismatch,
       infer(
@@ -298,17 +298,17 @@ TEST(Convolution, Mistakes) {
       "f32[1,2,5,4] with padding of 0 and 0 at ",
       "convolution_test.cpp:");
   tessera_test::expect_error(ts::errc::shape_mismatch, infer(plain, {{1, 5, 3, 4}, {3, 2, 3, 6}}),
-                             "[conv] in-features differ: f32[1,5,3,4] x f32[3,2,3,6], of [batch, spatial..., in] and "
+                             "[conv2d] in-features differ: f32[1,5,3,4] x f32[3,2,3,6], of [batch, spatial..., in] and "
                              "[taps..., in, out] at ",
                              "convolution_test.cpp:");
   const auto stands = [](const auto& a, const auto& b) { return ts::conv2d(a, b, {.strides = {0, 1}}); };
   tessera_test::expect_error(ts::errc::shape_mismatch, infer(stands, {{1, 5, 3, 4}, {3, 2, 4, 6}}),
-                             "[conv] a window size, stride or dilation is below 1", "convolution_test.cpp:");
+                             "[conv2d] a window size, stride or dilation is below 1", "convolution_test.cpp:");
   const auto split = [](const auto& a, const auto& b) { return ts::conv2d(a, b, {.groups = 3}); };
   tessera_test::expect_error(ts::errc::not_divisible, infer(split, {{1, 5, 3, 4}, {3, 2, 1, 6}}),
-                             "[conv] groups: 4 features are not divisible by 3 groups at ", "convolution_test.cpp:");
+                             "[conv2d] groups: 4 features are not divisible by 3 groups at ", "convolution_test.cpp:");
   tessera_test::expect_error(ts::errc::not_divisible, infer(split, {{1, 5, 3, 6}, {3, 2, 2, 4}}),
-                             "[conv] groups: 4 features are not divisible by 3 groups at ", "convolution_test.cpp:");
+                             "[conv2d] groups: 4 features are not divisible by 3 groups at ", "convolution_test.cpp:");
 }
 
 TEST(ConvTranspose, Mistakes) {
@@ -316,26 +316,27 @@ TEST(ConvTranspose, Mistakes) {
     return [arguments] { ts::infer_shapes(trace<F, Float<4>, Float<4>>().view(), arguments.data(), nullptr); };
   };
   const auto plain = [](const auto& a, const auto& b) { return ts::conv_transpose2d(a, b); };
-  tessera_test::expect_error(
-      ts::errc::shape_mismatch, infer(plain, {{1, 5, 3, 4}, {3, 2, 3, 6}}),
-      "[conv_transpose] in-features differ, of [batch, spatial..., in] and [taps..., in, out / groups]: f32[1,5,3,4] x "
-      "f32[3,2,3,6] at ",
-      "convolution_test.cpp:");
+  tessera_test::expect_error(ts::errc::shape_mismatch, infer(plain, {{1, 5, 3, 4}, {3, 2, 3, 6}}),
+                             "[conv_transpose2d] in-features differ, of [batch, spatial..., in] and [taps..., in, out "
+                             "/ groups]: f32[1,5,3,4] x "
+                             "f32[3,2,3,6] at ",
+                             "convolution_test.cpp:");
   const auto stands = [](const auto& a, const auto& b) { return ts::conv_transpose2d(a, b, {.strides = {0, 1}}); };
   tessera_test::expect_error(ts::errc::shape_mismatch, infer(stands, {{1, 5, 3, 4}, {3, 2, 4, 6}}),
-                             "[conv_transpose] a stride or a dilation is below 1", "convolution_test.cpp:");
+                             "[conv_transpose2d] a stride or a dilation is below 1", "convolution_test.cpp:");
   const auto split = [](const auto& a, const auto& b) { return ts::conv_transpose2d(a, b, {.groups = 3}); };
   tessera_test::expect_error(ts::errc::not_divisible, infer(split, {{1, 5, 3, 4}, {3, 2, 4, 6}}),
-                             "[conv] groups: 4 features are not divisible by 3 groups at ", "convolution_test.cpp:");
+                             "[conv_transpose2d] groups: 4 features are not divisible by 3 groups at ",
+                             "convolution_test.cpp:");
   const auto nothing = [](const auto& a, const auto& b) { return ts::conv_transpose2d(a, b, {.padding = {4, 0}}); };
   tessera_test::expect_error(ts::errc::shape_mismatch, infer(nothing, {{1, 5, 3, 4}, {3, 2, 4, 6}}),
-                             "[conv_transpose] the padding is negative, or longer than the windows",
+                             "[conv_transpose2d] the padding is negative, or longer than the windows",
                              "convolution_test.cpp:");
   const auto shorter = [](const auto& a, const auto& b) {
     return ts::conv_transpose2d(a, b, {.output_padding = {-1, 0}});
   };
   tessera_test::expect_error(ts::errc::shape_mismatch, infer(shorter, {{1, 5, 3, 4}, {3, 2, 4, 6}}),
-                             "[conv_transpose] the windows are longer than the dim of the result",
+                             "[conv_transpose2d] the windows are longer than the dim of the result",
                              "convolution_test.cpp:");
 }
 

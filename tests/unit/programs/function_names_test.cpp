@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
@@ -314,6 +315,35 @@ TEST(Options, OfFiltersOfLogits) {
       errc::option, [&] { (void)ts::eval(ts::top_k_logits(x, 0)); }, "[top_k_logits] k: 0 is below 1" + here);
   expect_error(
       errc::shape_mismatch, [&] { (void)ts::eval(ts::top_k_logits(x, 7)); }, "in top_k_logits" + here);
+}
+
+/// An error of the elements of a tensor, which is found when an expression runs. docs/ops.md lists these functions.
+template <class F> void expect_outside(const std::string& name, const F& f) {
+  const auto x = ones(4, 3), rows = ones(2, 3);
+  const auto i = ts::shard(std::vector<std::int32_t>{1, 7}, {2}, ts::Mesh());
+  const auto j = ts::shard(std::vector<std::int32_t>{0, 1, 7, 0, 0, 0}, {2, 3}, ts::Mesh());
+  expect_error(
+      errc::dim_range, [&] { (void)ts::eval(f(x, rows, i, j)); }, name, here);
+}
+TEST(FunctionNames, OfIndicesOutsideOfTheDim) {
+  using namespace ts;
+  expect_outside("embedding", [](auto& x, auto&, auto& i, auto&) { return embedding(x, i); });
+  expect_outside("index_select", [](auto& x, auto&, auto& i, auto&) { return index_select<0>(x, i); });
+  expect_outside("embedding", [](auto& x, auto&, auto& i, auto&) { return take(x, 2 * i); });
+  expect_outside("gather", [](auto& x, auto&, auto&, auto& j) { return gather<0>(x, j); });
+  expect_outside("take_along_dim", [](auto& x, auto&, auto&, auto& j) { return take_along_dim<0>(x, j); });
+  expect_outside("scatter", [](auto& x, auto& y, auto&, auto& j) { return scatter<0>(x, j, y); });
+  expect_outside("scatter_add", [](auto& x, auto& y, auto&, auto& j) { return scatter_add<0>(x, j, y); });
+  expect_outside("index_copy", [](auto& x, auto& y, auto& i, auto&) { return index_copy<0>(x, i, y); });
+  expect_outside("index_add", [](auto& x, auto& y, auto& i, auto&) { return index_add<0>(x, i, y); });
+  expect_outside("index", [](auto& x, auto&, auto& i, auto&) { return index(x, std::tuple(i, i)); });
+  expect_outside("index_put", [](auto& x, auto&, auto& i, auto&) {
+    return index_put(x, std::tuple(i, i), ts::ones<float>({2}, Mesh()));
+  });
+  expect_outside("segment_sum", [](auto&, auto& y, auto& i, auto&) { return segment_sum(y, i, 3); });
+  expect_outside("embedding_bag", [](auto& x, auto&, auto& i, auto&) { return embedding_bag(x, i, 0 * i); });
+  expect_outside("masked_scatter",
+                 [](auto& x, auto& y, auto&, auto&) { return masked_scatter(x, x > 0, merge_dims<0, 1>(y)); });
 }
 
 }  // namespace

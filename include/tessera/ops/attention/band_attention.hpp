@@ -154,6 +154,7 @@ constexpr auto key_padding_bias(const Mask& mask, Here at = Here::current()) {
 /// Communication: none for heads split alike. Source: Ainslie et al., 2305.13245.
 template <TensorArgument K, TensorArgument Q>
 constexpr auto repeat_heads(const K& k, const Q& q, Here at = Here::current()) {
+  const detail::FunctionCall named("repeat_heads", k, q);
   return call<detail::RepeatHeadsTag>(Source::from(at), k, q);
 }
 

@@ -4,6 +4,7 @@
 
 #include <type_traits>
 
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
 
 namespace tessera {
@@ -43,12 +44,14 @@ struct AddToProductTag {
 template <TensorArgument X, TensorArgument A, TensorArgument B, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
                      Here at = Here::current()) {
+  const detail::FunctionCall named("addmm", x, a, b);
   static_assert(A::rank == 2 && B::rank == 2, "tessera: addmm takes matrices; use ts::baddbmm for batches of them");
   return call<detail::AddToProductTag>(Source::from(at), x, matmul(a, b, at), beta, alpha);
 }
 template <TensorArgument X, TensorArgument A, TensorArgument B, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto baddbmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
                        Here at = Here::current()) {
+  const detail::FunctionCall named("baddbmm", x, a, b);
   static_assert(A::rank == 3 && B::rank == 3,
                 "tessera: baddbmm takes batches of matrices, [batch, M, K] and [batch, K, N]");
   return call<detail::AddToProductTag>(Source::from(at), x, matmul(a, b, at), beta, alpha);

@@ -52,7 +52,9 @@ namespace tessera::ops {
   if (row_of(c.graph[windows]).windows != nullptr) {
     int image = c.graph.operand(windows, 0);  // the operand here has the windows of the image
     while (c.graph[image].op == Op::rearrange) image = c.graph.operand(image, 0);
-    fail(errc::shape_mismatch, "[conv] in-features differ: ", shape_text(c.graph[image].dtype, c.shapes[image]), " x ",
+    const std::string_view function = c.node().source.function();
+    fail(errc::shape_mismatch, "[", function.empty() ? "conv" : function,
+         "] in-features differ: ", shape_text(c.graph[image].dtype, c.shapes[image]), " x ",
          shape_text(shown_dtype(c, 1), c.operand(1)), ", of [batch, spatial..., in] and [taps..., in, out]",
          c.node().source);
   }

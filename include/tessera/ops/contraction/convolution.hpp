@@ -85,6 +85,7 @@ constexpr EinsumLabels labels_of(std::initializer_list<int> a, std::initializer_
 inline constexpr std::int64_t padding_of_same = -(std::int64_t{1} << 40);
 
 template <int N> struct ConvTag {
+  static constexpr const char* function = N == 1 ? "conv1d" : N == 2 ? "conv2d" : "conv3d";
   static constexpr const char* name = N == 1 ? "conv1d" : N == 2 ? "conv2d" : "conv3d";
   static constexpr auto leading_dims = ops::LeadingDims::batch;
   static constexpr int batched = 1;
@@ -182,6 +183,9 @@ template <int N, class X, class W> constexpr auto conv(const X& x, const W& w, c
 }
 
 template <int N> struct ConvTransposeTag {
+  static constexpr const char* function = N == 1   ? "conv_transpose1d"
+                                          : N == 2 ? "conv_transpose2d"
+                                                   : "conv_transpose3d";
   static constexpr const char* name = N == 1 ? "conv_transpose1d" : N == 2 ? "conv_transpose2d" : "conv_transpose3d";
   static constexpr auto leading_dims = ops::LeadingDims::batch;
   static constexpr int batched = 1;

@@ -4,6 +4,7 @@
 
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/contraction/contraction_rows.hpp>
 #include <tessera/ops/contraction/einsum_equation.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
@@ -309,6 +310,7 @@ constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
 /// einsum.
 template <int Count = 2, TensorArgument A, TensorArgument B>
 constexpr auto tensordot(const A& a, const B& b, Here at = Here::current()) {
+  const detail::FunctionCall named("tensordot", a, b);
   constexpr bool fits = Count >= 0 && Count <= A::rank && Count <= B::rank;
   static_assert(fits, "tessera: tensordot sums over as many dims as both operands have, or fewer");
   if constexpr (fits)

@@ -77,24 +77,42 @@ template <class A, class B> constexpr auto chained(Source source, const A& a, co
   else
     return matmul_of<void, Precision::full>(source, a, b);
 }
+template <class A, class B, class C, class... Rest>
+constexpr auto chained(Source source, const A& a, const B& b, const C& c, const Rest&... rest) {
+  using Last = std::tuple_element_t<sizeof...(Rest), std::tuple<C, Rest...>>;
+  if constexpr (Last::rank == 1 && A::rank != 1)
+    return chained(source, a, chained(source, b, c, rest...));
+  else
+    return chained(source, chained(source, a, b), c, rest...);
+}
 }  // namespace detail
 
 /// The product of several matrices; the first and the last may be vectors (torch.linalg.multi_dot). Extents are not
 /// known when a program is traced, so products are taken from the left, or from the right if the last operand is a
-/// vector; for another order write the products one by one. Messages give the line that made the first operand. Errors
-/// and communication: as matmul.
+/// vector; for another order write the products one by one. Of more than four operands, messages give the line that
+/// made the first. Errors and communication: as matmul.
 ///
 ///     const auto y = ts::multi_dot(a, b, c, x);   // a (b (c x))
-template <TensorArgument A, TensorArgument B> constexpr auto multi_dot(const A& a, const B& b) {
-  return detail::chained(detail::line_of(a), a, b);
+template <TensorArgument A, TensorArgument B>
+constexpr auto multi_dot(const A& a, const B& b, Here at = Here::current()) {
+  const detail::FunctionCall named("multi_dot", a, b);
+  return detail::chained(Source::from(at), a, b);
 }
-template <TensorArgument A, TensorArgument B, TensorArgument C, TensorOperand... Rest>
-constexpr auto multi_dot(const A& a, const B& b, const C& c, const Rest&... rest) {
-  using Last = std::tuple_element_t<sizeof...(Rest), std::tuple<C, Rest...>>;
-  if constexpr (Last::rank == 1 && A::rank != 1)
-    return multi_dot(a, multi_dot(b, c, rest...));
-  else
-    return multi_dot(multi_dot(a, b), c, rest...);
+template <TensorArgument A, TensorArgument B, TensorArgument C>
+constexpr auto multi_dot(const A& a, const B& b, const C& c, Here at = Here::current()) {
+  const detail::FunctionCall named("multi_dot", a, b, c);
+  return detail::chained(Source::from(at), a, b, c);
+}
+template <TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument D>
+constexpr auto multi_dot(const A& a, const B& b, const C& c, const D& d, Here at = Here::current()) {
+  const detail::FunctionCall named("multi_dot", a, b, c, d);
+  return detail::chained(Source::from(at), a, b, c, d);
+}
+template <TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument D, TensorArgument E,
+          TensorOperand... Rest>
+constexpr auto multi_dot(const A& a, const B& b, const C& c, const D& d, const E& e, const Rest&... rest) {
+  const detail::FunctionCall named("multi_dot", a, b, c, d, e, rest...);
+  return detail::chained(detail::line_of(a), a, b, c, d, e, rest...);
 }
 
 /// y[..., o] = sum over i and j of x1[..., i] weight[o, i, j] x2[..., j] (F.bilinear): a weight of [out, in1, in2] as

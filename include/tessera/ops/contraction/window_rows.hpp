@@ -94,6 +94,12 @@ constexpr bool of_slices(const Node& node) { return node.labels[3] != 0; }
        shape_text(shown_dtype(c, 0), c.operand(0)), " with padding of ", own.before, " and ", behind, c.node().source);
 }
 
+/// Throws shape_mismatch, for windows that are added.
+[[noreturn]] inline void fail_folded(const ShapeContext& c, const char* why) {
+  const std::string_view given = c.node().source.function();
+  fail_shapes(c, why, given.empty() ? "conv_transpose" : given);
+}
+
 constexpr WindowedDims patches_windows(const ShapeContext& c) {
   WindowedDims dims;
   const int first = dim_of(c.node());
@@ -248,10 +254,10 @@ constexpr WindowedDims fold_patches_windows(const ShapeContext& c) {
                           c.number(at + 1),
                           c.number(at + 2)};
     std::int64_t last = 0, reach = 0;  // the last window; the last row of windows
-    if (own.stride < 1 || own.dilation < 1) fail_shapes(c, "a stride or a dilation is below 1", "conv_transpose");
+    if (own.stride < 1 || own.dilation < 1) fail_folded(c, "a stride or a dilation is below 1");
     const bool slices = of_slices(c.node());
     if (own.extent < 0 || (own.before < 0 && !slices))
-      fail_shapes(c, "the padding is negative, or longer than the windows", "conv_transpose");
+      fail_folded(c, "the padding is negative, or longer than the windows");
     if (!multiply_fits(own.count, own.stride, last) || !multiply_fits(own.size, own.dilation, reach) ||
         !add_fits(last, reach, reach))
       fail_large(c);
@@ -262,7 +268,7 @@ constexpr WindowedDims fold_patches_windows(const ShapeContext& c) {
     // Padding of a transposed convolution is the same before and after the dim.
     if (c.node().labels[2] == 0 && !slices && own.count > 0 &&
         (own.count - 1) * own.stride + own.span() - own.before > own.extent + own.before)
-      fail_shapes(c, "the windows are longer than the dim of the result", "conv_transpose");
+      fail_folded(c, "the windows are longer than the dim of the result");
     dims.push_back(own);
   }
   return dims;

@@ -24,6 +24,7 @@ template <int Count> constexpr Value grid_index(Value x, int k) {
 }
 
 struct CartesianTag {
+  static constexpr const char* function = "cartesian_prod";
   static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class... Rest> struct result : Typed<typename X::type, 2> {
     using Checks = decltype([] {
@@ -51,6 +52,7 @@ struct CartesianTag {
 };
 
 template <int Count, bool Repeated> struct CombinationsTag {
+  static constexpr const char* function = "combinations";
   static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X> struct result : Typed<typename X::type, 2> {
     using Checks = decltype([] {

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/elementwise.hpp>
@@ -120,6 +121,7 @@ constexpr auto full(detail::NoExtents shape, const N& value, const X& in, Here a
 }
 template <Element T = float, std::size_t Rank, TensorArgument X>
 constexpr auto zeros(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
+  const detail::FunctionCall named("zeros", in);
   return full<T>(shape, 0, in, at);
 }
 template <Element T = float, TensorArgument X>
@@ -128,6 +130,7 @@ constexpr auto zeros(detail::NoExtents shape, const X& in, Here at = Here::curre
 }
 template <Element T = float, std::size_t Rank, TensorArgument X>
 constexpr auto ones(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
+  const detail::FunctionCall named("ones", in);
   return full<T>(shape, 1, in, at);
 }
 template <Element T = float, TensorArgument X>

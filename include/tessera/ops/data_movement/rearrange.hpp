@@ -7,6 +7,7 @@
 
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/data_movement/rearrange_rows.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/data_movement/slicing_rows.hpp>
@@ -346,10 +347,12 @@ template <int A, int B, TensorArgument X> constexpr auto swapaxes(const X& x, He
 /// not_divisible when they don't divide the dim.
 template <int D, TensorArgument X, SizeOperand S>
 constexpr auto split_dim(const X& x, const S& inner, Here at = Here::current()) {
+  const detail::FunctionCall named("split_dim", x);
   return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 2>>(Source::from(at), x, Dim(inner));
 }
 template <int D, TensorArgument X, SizeOperand S, SizeOperand T>
 constexpr auto split_dim(const X& x, const S& middle, const T& inner, Here at = Here::current()) {
+  const detail::FunctionCall named("split_dim", x);
   return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 3>>(Source::from(at), x, Dim(middle),
                                                                                Dim(inner));
 }

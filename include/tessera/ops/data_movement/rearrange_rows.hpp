@@ -270,9 +270,10 @@ constexpr bool split_by_axes(const ShapeContext& c, int first, int last) {
 [[noreturn]] inline void fail_split(const ShapeContext& c, std::int64_t size, std::int64_t extent) {
   const MadeBy by = RearrangeOrigin::of(c.node()).by;
   if (by == MadeBy::reshape) fail_reshape(c, size, "a multiple of ");
+  const std::string_view function = c.node().source.function();
   if (by == MadeBy::convolution)
-    fail(errc::not_divisible, "[conv] groups: ", extent, " features are not divisible by ", size, " groups",
-         c.node().source);
+    fail(errc::not_divisible, "[", function.empty() ? "conv" : function, "] groups: ", extent,
+         " features are not divisible by ", size, " groups", c.node().source);
   if (by == MadeBy::operation)
     fail_operation(errc::not_divisible, c, "a dim is not divisible by the sizes that split the dim", {});
   fail(errc::not_divisible, "[", name_of(by), "] microbatches: a batch of ", extent, ", the first dim of ",

@@ -31,6 +31,7 @@ constexpr Value repeated(Value x, int dim, Value count, bool each_element) {
 }
 
 template <int Rank, int D, bool EachElement> struct RepeatTag {
+  static constexpr const char* function = EachElement ? "repeat_interleave" : "tile";
   static_assert(Rank < max_rank, "tessera: repeat takes tensors of at most 7 dims");
   template <class X, class Count> using result = Typed<typename X::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value count) {

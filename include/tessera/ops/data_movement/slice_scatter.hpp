@@ -4,6 +4,7 @@
 
 #include <type_traits>
 
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/contraction/window_rows.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
@@ -93,6 +94,7 @@ template <int Rank, int D> struct SliceScatterTag {
 };
 
 template <int Rank> struct DiagonalScatterTag {
+  static constexpr const char* function = "diagonal_scatter";
   static constexpr auto leading_dims = ops::LeadingDims::extended;
   static_assert(Rank >= 2, "tessera: diagonal_scatter takes tensors of rank 2 or more");
   template <class X, class Update> struct result : X {
@@ -156,6 +158,7 @@ constexpr auto slice_scatter(const X& x, const Update& update, const Start& star
 /// slice_scatter.
 template <int D, TensorArgument X, TensorArgument Update, SizeOperand Index>
 constexpr auto select_scatter(const X& x, const Update& update, const Index& index, Here at = Here::current()) {
+  const detail::FunctionCall named("select_scatter", x, update);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return slice_scatter<dim>(x, unsqueeze<dim>(update, at), index, 1, at);
 }

@@ -78,6 +78,9 @@ constexpr Shape pad_shape(const ShapeContext& c) {
   Shape shape = c.operand(0);
   const std::int64_t extent = c.graph.operand_node(c.id, 2).rank == 0 ? c.number(2) : c.operand(2)[dim];
   if (c.number(1) < 0 || shape[dim] > extent || c.number(1) > extent - shape[dim]) {
+    if (const std::string_view function = c.node().source.function(); function.ends_with("_scatter"))
+      fail(errc::shape_mismatch, "[", function, "] the update leaves the dim: from element ", c.number(1), " on, dim ",
+           dim, " of extent ", extent, " has no room for ", shape_text(c.node().dtype, shape), c.node().source);
     std::int64_t room = 0, after = 0;
     if (!subtract_fits(extent, shape[dim], room) || !subtract_fits(room, c.number(1), after))
       fail_shapes(c, "negative padding", {}, 1);

@@ -126,6 +126,7 @@ constexpr auto stack(const Tensors& tensors, Dim) {
 /// b[i, j] = y[j]. No communication.
 template <TensorArgument X, TensorArgument Y>
 constexpr auto meshgrid(const X& x, const Y& y, Here at = Here::current()) {
+  const detail::FunctionCall named("meshgrid", x, y);
   static_assert(X::rank == 1 && Y::rank == 1, "tessera: meshgrid takes vectors");
   const auto down = unsqueeze<1>(x, at), across = unsqueeze<0>(y, at);
   const auto like = tessera::equal(iota<0, std::int32_t>(down, at), iota<1, std::int32_t>(across, at), at);

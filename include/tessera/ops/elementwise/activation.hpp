@@ -95,6 +95,7 @@ struct LeakyReluTag : FloatingComposition {
   }
 };
 struct PReluTag : Binary<ops::DivOp> {
+  static constexpr const char* function = "prelu";
   template <class X, class Weight> struct result : Binary<ops::DivOp>::result<X, Weight> {
     using Ranks = decltype([] {
       static_assert(Weight::rank <= 1 && Weight::rank <= X::rank,

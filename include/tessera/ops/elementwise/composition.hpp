@@ -89,6 +89,7 @@ struct ClampTag : ThreeOperands {
 };
 /// Whether two operands are equal within a tolerance.
 template <bool EqualNan> struct IsCloseTag {
+  static constexpr const char* function = "isclose";
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class A, class B, class...> using result = Typed<bool, Promote<A, B>::rank>;
   template <class A, class B, class...>

@@ -2,6 +2,7 @@
 #define TESSERA_OPS_INDEXING_DYNAMIC_SLICE_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/indexing/one_hot.hpp>
 
@@ -108,6 +109,7 @@ template <int Rank, int D> struct IsUpdatedTag {
 ///     const auto window = ts::dynamic_slice<0>(x, position, 16);
 template <int D, TensorArgument X, Operand Start, SizeOperand Size>
 constexpr auto dynamic_slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
+  const detail::FunctionCall named("dynamic_slice", x);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return index_select<D>(x, call<detail::SliceIndicesTag<X::rank, dim>>(Source::from(at), x, start, Dim(size)), at);
 }
@@ -116,6 +118,7 @@ constexpr auto dynamic_slice(const X& x, const Start& start, const Size& size, H
 /// Tensor.select). The index is as the start of dynamic_slice. Gradient, errors and communication: as dynamic_slice.
 template <int D, TensorArgument X, Operand Index>
 constexpr auto dynamic_index(const X& x, const Index& index, Here at = Here::current()) {
+  const detail::FunctionCall named("dynamic_index", x);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return squeeze<dim>(index_select<D>(x, call<detail::OneIndexTag<X::rank, dim>>(Source::from(at), x, index), at), at);
 }
@@ -145,6 +148,7 @@ constexpr auto dynamic_update_slice(const X& x, const Update& update, const Star
 /// dynamic_update_slice.
 template <int D, TensorArgument X, TensorArgument Update, Operand Index>
 constexpr auto dynamic_update_index(const X& x, const Update& update, const Index& index, Here at = Here::current()) {
+  const detail::FunctionCall named("dynamic_update_index", x, update);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return dynamic_update_slice<D>(x, unsqueeze<dim>(update, at), index, at);
 }

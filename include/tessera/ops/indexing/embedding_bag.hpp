@@ -17,6 +17,7 @@ enum class BagMode : std::uint8_t { sum, mean, max };
 namespace detail {
 
 template <BagMode Mode> struct EmbeddingBagTag {
+  static constexpr const char* function = "embedding_bag";
   static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class Table, class Indices, class Offsets, class... Weights>
   struct result : Typed<typename Table::type, 2> {

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/indexing/embedding.hpp>
@@ -54,6 +55,7 @@ template <class X, class Indices, class Source> struct RowsPutIn : X {
 
 /// With `Room` an index may be the extent of the dim: its row is left out.
 template <int Rank, int D, bool Room = false> struct IndexCopyTag {
+  static constexpr const char* function = "index_copy";
   static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Indices, class Source> using result = RowsPutIn<X, Indices, Source>;
   static constexpr Value emit(Value context, Value x, Value indices, Value source) {
@@ -61,6 +63,9 @@ template <int Rank, int D, bool Room = false> struct IndexCopyTag {
     source = source.at(context.source);
     indices = one_vector(indices, context);
     const int dim = source.shifted(D, Rank);
+    for (int d = 0; d < Rank; ++d)
+      if (d != D) build::same_extents(x, x.shifted(d, Rank), source, source.shifted(d, Rank), 1, build::ExtentsOf::put);
+    build::same_extents(source, dim, indices, 0, 1, build::ExtentsOf::put_rows);
     const Value extent = build::extent(source, dim), count = build::cast(extent, DType::i32);
     // The row that goes to each index; where none does, a row of zeros after those of the source is looked up.
     const Value kept = build::extent(x, dim), zero = kept.number(0);
@@ -225,6 +230,7 @@ constexpr auto index_add(const X& x, const Indices& indices, const Elements& sou
 /// index_copy.
 template <int D, TensorArgument X, TensorArgument Indices, Operand V>
 constexpr auto index_fill(const X& x, const Indices& indices, const V& value, Here at = Here::current()) {
+  const detail::FunctionCall named("index_fill", x, indices);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return masked_fill(x, call<detail::IsNamedTag<X::rank, dim>>(Source::from(at), x, indices), value, at);
 }

@@ -70,6 +70,7 @@ template <class X> constexpr void check_nonzero() {
 }
 
 template <int Rank, int D, class Index> struct NonzeroTag {
+  static constexpr const char* function = "nonzero";
   static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Size, class Rest> struct result : Typed<Index, 1> {
     using Checks = decltype([] { check_nonzero<X>(); });
@@ -79,6 +80,7 @@ template <int Rank, int D, class Index> struct NonzeroTag {
   }
 };
 template <int Rank, class Index> struct ArgwhereTag {
+  static constexpr const char* function = "argwhere";
   static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Size, class Rest> struct result : Typed<Index, 2> {
     using Checks = decltype([] { check_nonzero<X>(); });
@@ -102,6 +104,7 @@ template <class X, class Mask> constexpr void check_mask() {
 
 /// The elements of x for which the mask holds.
 template <int Rank> struct MaskedSelectTag {
+  static constexpr const char* function = "masked_select";
   static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Mask, class Size, class Rest> struct result : Typed<typename X::type, 1> {
     using Checks = decltype([] { check_mask<X, Mask>(); });
@@ -122,6 +125,7 @@ template <int Rank> struct MaskedSelectTag {
 
 /// Elements of a source where a mask holds, in their order.
 template <int Rank> struct MaskedScatterTag {
+  static constexpr const char* function = "masked_scatter";
   static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Mask, class Source> struct result : X {
     using Checks = decltype([] {

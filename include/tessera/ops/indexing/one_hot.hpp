@@ -73,6 +73,7 @@ constexpr X index_select(const X& x, Dim, const Indices&) {
 /// against x and promoted with it. The gradient of x is 0 where the mask holds. Errors and communication: as select.
 template <TensorArgument X, TensorArgument Mask, Operand V>
 constexpr auto masked_fill(const X& x, const Mask& mask, const V& value, Here at = Here::current()) {
+  const detail::FunctionCall named("masked_fill", x, mask);
   return select(mask, value, x, at);
 }
 

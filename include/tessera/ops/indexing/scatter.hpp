@@ -87,6 +87,7 @@ constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& s
 template <int D, Reduction R, bool IncludeSelf = true, TensorArgument X, TensorArgument Indices,
           TensorArgument Elements>
 constexpr auto scatter_reduce(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
+  const detail::FunctionCall named("scatter_reduce", x, indices, source);
   static_assert(R == Reduction::sum || R == Reduction::product || R == Reduction::max || R == Reduction::min,
                 "tessera: scatter_reduce takes ts::Reduction::sum, product, max or min");
   using T = typename X::element;

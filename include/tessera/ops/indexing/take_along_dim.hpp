@@ -12,6 +12,7 @@ namespace detail {
 
 /// gather of a tensor that is first repeated along the dims of static extent 1 along which the indices extend.
 template <int Rank, int D> struct TakeAlongDimTag : GatherTag<Rank, D> {
+  static constexpr const char* function = "take_along_dim";
   static constexpr Value emit(Value context, Value x, Value indices) {
     x = x.at(context.source);
     const int dim = x.shifted(D, Rank), rank = x.rank();

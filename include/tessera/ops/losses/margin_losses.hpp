@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/cumulative/cumulative_rows.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
@@ -272,6 +273,7 @@ template <LossReduction Reduction = LossReduction::mean, TensorArgument Query, T
           detail::TemperatureOperand Temperature = double>
 constexpr auto info_nce(const Query& query, const Keys& keys, const Temperature& temperature = 0.1,
                         Here at = Here::current()) {
+  const detail::FunctionCall named("info_nce", query, keys);
   static_assert(Query::rank == 2 && Keys::rank == 2, "tessera: info_nce takes query and keys of [batch, features]");
   const auto cosines = einsum<"id,jd->ij">(detail::unit_rows(query, at), detail::unit_rows(keys, at), at);  // [B, B]
   const auto logits = call<DivTag>(Source::from(at), cosines, temperature);
@@ -283,6 +285,7 @@ template <LossReduction Reduction = LossReduction::mean, TensorArgument Query, T
   requires(!detail::TemperatureOperand<Negatives>)
 constexpr auto info_nce(const Query& query, const Keys& keys, const Negatives& negatives,
                         const Temperature& temperature = 0.1, Here at = Here::current()) {
+  const detail::FunctionCall named("info_nce", query, keys);
   static_assert(
       Query::rank == 2 && Keys::rank == 2 && Negatives::rank == 2,
       "tessera: info_nce takes query and keys of [batch, features], then negatives of [count, features], or a "

@@ -17,6 +17,7 @@ namespace detail {
 
 /// Dropout of one element for each example and feature of [batch, spatial..., features].
 template <int Rank, std::uint32_t Stream> struct FeatureDropoutTag {
+  static constexpr const char* function = Rank == 3 ? "dropout1d" : Rank == 4 ? "dropout2d" : "dropout3d";
   template <class X, class Rate, class Key> struct result : DropoutTag<Stream>::template result<X, Rate, Key> {
     using Ranks = decltype([] {
       static_assert(X::rank == Rank, "tessera: dropout1d, dropout2d and dropout3d take [batch, spatial..., features]");

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/gradient_rows.hpp>
 #include <tessera/ops/random/key_rows.hpp>
 #include <tessera/ops/random/random.hpp>
@@ -71,6 +72,7 @@ constexpr auto gamma(const A& concentration, const Key& key = {}, Here at = Here
 /// For concentrations far below 1, x and y may both be 0 in f32, and the draw is NaN: use double there.
 template <std::uint32_t Stream = 0, TensorArgument A, TensorArgument B, class Key>
 constexpr auto beta(const A& a, const B& b, const Key& key, Here at = Here::current()) {
+  const detail::FunctionCall named("beta", a, b);
   const auto x = gamma<2 * Stream>(a, key, at);
   const auto y = gamma<2 * Stream + 1>(b, key, at);
   return call<DivTag>(Source::from(at), x, call<AddTag>(Source::from(at), x, y));
@@ -80,6 +82,7 @@ constexpr auto beta(const A& a, const B& b, const Key& key, Here at = Here::curr
 /// Communication: an all-reduce of the sums if the last dim is split.
 template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto dirichlet(const A& concentration, const Key& key, Here at = Here::current()) {
+  const detail::FunctionCall named("dirichlet", concentration);
   const auto x = gamma<Stream>(concentration, key, at);
   return call<DivTag>(Source::from(at), x, unsqueeze<-1>(sum<-1>(x, at), at));
 }

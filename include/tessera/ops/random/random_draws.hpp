@@ -2,6 +2,7 @@
 #define TESSERA_OPS_RANDOM_RANDOM_DRAWS_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/elementwise/special.hpp>
 #include <tessera/ops/indexing/one_hot.hpp>
 #include <tessera/ops/random/random.hpp>
@@ -245,6 +246,7 @@ enum class Replacement : std::uint8_t { no, yes };
 template <Replacement R = Replacement::no, std::uint32_t Stream = 0, TensorArgument P, SizeOperand Count,
           class Key = detail::NoKey>
 constexpr auto multinomial(const P& weights, const Count& count, const Key& key = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("multinomial", weights);
   const auto noisy = call<detail::PerturbedTag<Stream>>(
       Source::from(at),
       call<detail::LogWeightsTag<P::rank, R == Replacement::yes>>(Source::from(at), weights, Dim(count)),
@@ -260,6 +262,7 @@ constexpr auto multinomial(const P& weights, const Count& count, const Key& key 
 /// as argmax.
 template <int D = -1, std::uint32_t Stream = 0, TensorArgument Logits, class Key = detail::NoKey>
 constexpr auto categorical(const Logits& logits, const Key& key = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("categorical", logits);
   return argmax<D>(call<detail::PerturbedTag<Stream>>(Source::from(at), logits, detail::drawn_from(key)), at);
 }
 
@@ -267,6 +270,7 @@ constexpr auto categorical(const Logits& logits, const Key& key = {}, Here at = 
 /// back to where each element came from. Communication: as index_select.
 template <int D, std::uint32_t Stream = 0, TensorArgument X, class Key = detail::NoKey>
 constexpr auto permutation(const X& x, const Key& key = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("permutation", x);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return index_select<D>(
       x, call<detail::PermutationTag<X::rank, dim, Stream>>(Source::from(at), x, detail::drawn_from(key)), at);

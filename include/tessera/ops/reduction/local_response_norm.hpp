@@ -20,6 +20,7 @@ struct LocalResponseNorm {
 namespace detail {
 
 struct LocalResponseNormTag {
+  static constexpr const char* function = "local_response_norm";
   template <class X, class Size, class... Numbers> struct result : X {
     using Checks = decltype([] {
       static_assert(is_floating_v<typename X::type> && X::rank >= 2 && X::rank < max_rank,

@@ -52,6 +52,7 @@ struct RankedDim {
 };
 
 template <int Rank, int D, bool IgnoresNan> struct MedianTag {
+  static constexpr const char* function = IgnoresNan ? "nanmedian" : "median";
   template <class A> using result = Typed<typename A::type, Rank - 1>;
   static constexpr Value emit(Value context, Value x) {
     const RankedDim line(x.at(context.source), x.shifted(D, Rank));
@@ -61,6 +62,7 @@ template <int Rank, int D, bool IgnoresNan> struct MedianTag {
 };
 
 template <int Rank, int D, Interpolation How, bool IgnoresNan> struct QuantileTag {
+  static constexpr const char* function = IgnoresNan ? "nanquantile" : "quantile";
   template <class A, class Q> using result = Typed<element_t<floating_type(dtype_v<typename A::type>)>, Rank - 1>;
   static constexpr Value emit(Value context, Value x, Value q) {
     x = build::cast(x.at(context.source), floating_type(x.dtype()));
@@ -156,6 +158,7 @@ constexpr auto kthvalue(const X& x, const K& k, Here at = Here::current()) {
 /// occurrence, both without the dim (torch.mode): `auto [values, indices] = mode<-1>(x)`. NaN is equal to no element.
 /// The gradient goes to that occurrence. Communication: as sort.
 template <int D = -1, TensorArgument X> constexpr auto mode(const X& x, Here at = Here::current()) {
+  const detail::FunctionCall named("mode", x);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   // The sorted elements are runs of equal ones; the length of a run so far is largest at the end of the longest run.
   const auto order = argsort<dim>(x, at);

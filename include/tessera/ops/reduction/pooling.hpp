@@ -172,7 +172,15 @@ template <int N> struct AvgPoolTag {
 
 /// Index i of a result of extent `size` is made of the indices floor(i n / size) to ceil((i + 1) n / size) of a dim of
 /// extent n: their mean, or the largest.
+template <int N, bool Max>
+inline constexpr const char* adaptive_pool_name = Max      ? N == 1   ? "adaptive_max_pool1d"
+                                                             : N == 2 ? "adaptive_max_pool2d"
+                                                                      : "adaptive_max_pool3d"
+                                                  : N == 1 ? "adaptive_avg_pool1d"
+                                                  : N == 2 ? "adaptive_avg_pool2d"
+                                                           : "adaptive_avg_pool3d";
 template <int N, bool Max> struct AdaptivePoolTag {
+  static constexpr const char* function = adaptive_pool_name<N, Max>;
   template <class X, class... Sizes> using result = PoolResult<N, X>;
   static constexpr Value emit(Value context, Value x, auto... sizes) {
     const Value all[] = {as_size(sizes)...};

@@ -98,6 +98,7 @@ template <class To, class R> struct ReduceAs {
 
 /// Argmax or argmin: the smallest position of elements that equal the extreme or are NaN.
 template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
+  static constexpr const char* function = std::is_same_v<Extreme, ops::MaxOp> ? "argmax" : "argmin";
   using R = Reduce<Extreme, false, Keep, Dims...>;
   template <class A> struct result : R::template result<A> {
     using type = Index;

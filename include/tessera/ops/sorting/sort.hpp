@@ -2,6 +2,7 @@
 #define TESSERA_OPS_SORTING_SORT_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/indexing/gather.hpp>
 
@@ -50,6 +51,7 @@ constexpr auto argsort(const X& x, Here at = Here::current()) {
 /// axes divide, otherwise by an all_gather; the result keeps that sharding. None for other split dims.
 template <int D = -1, Order O = Order::ascending, TensorArgument X>
 constexpr auto sort(const X& x, Here at = Here::current()) {
+  const detail::FunctionCall named("sort", x);
   return call<detail::SortTag<X::rank, detail::checked_dim<D, X::rank>(), O>>(Source::from(at), x);
 }
 
@@ -64,6 +66,7 @@ template <class Values, class Indices> struct TopK {
 /// for k above the extent. Communication: as sort.
 template <int D = -1, Element Index = std::int32_t, TensorArgument X, SizeOperand K>
 constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
+  const detail::FunctionCall named("topk", x);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   const auto indices = call<detail::ArgsortTag<X::rank, dim, Order::descending, Index>>(Source::from(at), x, Dim(k));
   const auto values = call<detail::GatherTag<X::rank, dim>>(Source::from(at), x, indices);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/indexing/nonzero.hpp>
 #include <tessera/ops/indexing/sort_rows.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
@@ -94,12 +95,14 @@ template <bool Sorted, class X, class Size> constexpr auto unique_of(const X& x,
 /// size. Communication: as sort of the tensor as a vector.
 template <TensorArgument X, SizeOperand Size>
 constexpr auto unique(const X& x, const Size& size, Here at = Here::current()) {
+  const detail::FunctionCall named("unique", x);
   return detail::unique_of<true>(x, size, at);
 }
 /// The first `size` runs of equal elements in row-major order (torch.unique_consecutive): their values and lengths, and
 /// for each element the index of its run. After the last one, values are the first element. Otherwise as unique.
 template <TensorArgument X, SizeOperand Size>
 constexpr auto unique_consecutive(const X& x, const Size& size, Here at = Here::current()) {
+  const detail::FunctionCall named("unique_consecutive", x);
   return detail::unique_of<false>(x, size, at);
 }
 

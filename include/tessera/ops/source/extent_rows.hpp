@@ -38,6 +38,8 @@ enum class ExtentsOf : std::int8_t {
   inputs,      ///< of the features of a recurrent layer's xs and of its weight
   transposed,  ///< of the in-features of a transposed convolution
   queries,     ///< of a bias of attention and the queries: require_queries
+  put,         ///< of a tensor and of rows that are put into it
+  put_rows,    ///< of rows that are put into a tensor, and of their indices
 };
 
 constexpr Value extent(Value x, int dim) {
@@ -152,8 +154,12 @@ constexpr BrokenRule check_extent(const NodeCheck& c) {
   } else if (kind == build::ExtentsOf::queries) {
     rule = concat_text("a bias or mask of ", extent(0), " queries for ", extent(1), ": it is of [batch, heads, time, ",
                        "keys] of queries [batch, time, heads, width]");
+  } else if (kind == build::ExtentsOf::put) {
+    rule = "the source must have the dims of the tensor that it goes to, except the dim of the indices";
+  } else if (kind == build::ExtentsOf::put_rows) {
+    rule = "the source must have as many rows as there are indices";
   } else if (kind == build::ExtentsOf::transposed) {
-    function = "conv_transpose";
+    if (function.empty()) function = "conv_transpose";
     rule = "in-features differ, of [batch, spatial..., in] and [taps..., in, out / groups]";
   }
   const bool names = kind != build::ExtentsOf::cache || given.empty() || given == function;

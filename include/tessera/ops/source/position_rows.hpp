@@ -46,8 +46,9 @@ constexpr bool reads_elements(const ShapeContext& c) {
   return false;
 }
 /// check_countable for positions, of which it does not matter that they wrap around if they only give a shape.
-constexpr void check_positions(const ShapeContext& c, std::int64_t extent) {
-  if (c.node().dtype == DType::i32 && extent > 0x7fffffff && reads_elements(c)) check_countable(c, extent);
+constexpr void check_positions(const ShapeContext& c, std::int64_t extent, std::string_view name = {}) {
+  if (c.node().dtype == DType::i32 && extent > 0x7fffffff && reads_elements(c))
+    check_countable(c, extent, "the dim has", name);
 }
 
 constexpr BrokenRule check_arange(const NodeCheck& c) {
@@ -73,7 +74,7 @@ struct ArangeOp {
                                           -count, c.node().source);
                                    if (count < 0)
                                      fail_shapes(c, concat_text("negative size ", count), name_of(maker_of(c.node())));
-                                   check_positions(c, c.number(0));
+                                   check_positions(c, c.number(0), name_of(maker_of(c.node())));
                                    return Shape{c.number(0)};
                                  },
                              .sharding =

@@ -14,6 +14,7 @@ namespace tessera {
 namespace detail {
 
 template <bool AlignCorners> struct AffineGridTag {
+  static constexpr const char* function = "affine_grid";
   template <class Theta, class... Sizes> struct result : Typed<typename Theta::type, 4> {
     using Checks = decltype([] {
       static_assert(Theta::rank == 3 && is_floating_v<typename Theta::type>,

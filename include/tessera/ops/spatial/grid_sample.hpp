@@ -25,6 +25,7 @@ struct GridSample {
 namespace detail {
 
 template <GridSample Options> struct GridSampleTag {
+  static constexpr const char* function = "grid_sample";
   static constexpr auto leading_dims = ops::LeadingDims::batch;
   static constexpr int batched = 2;
   template <class X, class Grid> struct result : Typed<typename X::type, 4> {

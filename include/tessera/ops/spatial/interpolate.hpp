@@ -27,6 +27,7 @@ struct Interpolate {
 namespace detail {
 
 template <int Rank, int D, Interpolate Options> struct InterpolateTag {
+  static constexpr const char* function = "interpolate";
   static_assert(!Options.align_corners || Options.mode == InterpolateMode::linear ||
                     Options.mode == InterpolateMode::cubic,
                 "tessera: align_corners of interpolate is for linear and cubic");

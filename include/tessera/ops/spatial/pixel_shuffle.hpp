@@ -24,6 +24,7 @@ constexpr auto pixel_unshuffle(const X& x, const R& r, Here at = Here::current()
 /// The features [batch, ..., groups n] as [batch, ..., n groups]: F.channel_shuffle of the last dim.
 template <TensorArgument X, SizeOperand Groups>
 constexpr auto channel_shuffle(const X& x, const Groups& groups, Here at = Here::current()) {
+  const detail::FunctionCall named("channel_shuffle", x);
   static_assert(X::rank == 4, "tessera: channel_shuffle takes a tensor [batch, height, width, features]");
   return rearrange<"b h w (g n) -> b h w (n g)">(x, len<"g">(groups), at);
 }

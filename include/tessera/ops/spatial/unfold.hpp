@@ -23,6 +23,7 @@ namespace detail {
 // The sizes of both are window, strides, padding, dilation, each of height and width; fold has the image's extents too.
 
 template <bool MergesWindows> struct UnfoldTag {
+  static constexpr const char* function = MergesWindows ? "unfold" : "conv_general_dilated_patches";
   template <class X, class... Sizes> struct result : Typed<typename X::type, MergesWindows ? 3 : 4> {
     using Checks = decltype([] {
       static_assert(X::rank == 4,
@@ -43,6 +44,7 @@ template <bool MergesWindows> struct UnfoldTag {
 };
 
 struct FoldTag {
+  static constexpr const char* function = "fold";
   template <class X, class... Sizes> struct result : Typed<typename X::type, 4> {
     using Checks = decltype([] {
       static_assert(X::rank == 3 && is_floating_v<typename X::type>,
@@ -74,6 +76,7 @@ struct FoldTag {
 
 /// Windows of one dim, of which the elements are the last dim.
 template <int Rank, int D> struct UnfoldDimTag {
+  static constexpr const char* function = "unfold";
   static_assert(Rank < max_rank, "tessera: the windows of a dim are one dim more, of at most 8");
   template <class X, class Size, class Step> using result = Typed<typename X::type, Rank + 1>;
   static constexpr Value emit(Value context, Value x, Value size, Value step) {

@@ -79,7 +79,13 @@ template <class Tag, class... Operands> struct Emission<Expr<Tag, Operands...>> 
   template <class... Values> static constexpr Value emit(Value context, Values... values) {
     if constexpr (sizeof...(values) > 0)
       if (((values.rank() > typed_of<Operands>::rank) || ...)) check_layers({values...}, {typed_of<Operands>::rank...});
-    if constexpr (requires { Tag::function; }) ((values.source.inside = context.source.inside = Tag::function), ...);
+    if constexpr (requires { Tag::function; }) {
+      // Errors name the outermost function, which the user calls.
+      const bool outermost = context.source.inside == nullptr ||
+                             (context.module->layer_call.line != 0 && context.module->function == nullptr);
+      if (outermost) context.source.inside = Tag::function;
+      ((values.source.inside = context.source.inside), ...);
+    }
     convert(values...);
     return Tag::emit(context, values...);
   }
