@@ -262,9 +262,8 @@ struct SeveralForms {
 TEST(ShortForms, InAShardMapAndAVmap) {
   const ts::Mesh mesh({{"x", 2}});
   const auto x = ts::shard<float>({{1, 2, 3}, {4, 5, 6}, {7, 8, 9}, {10, 11, 12}}, mesh, {"x"});
-  static constexpr auto local = ts::compile([](const auto& v, const ts::Scalar& step) {
-    return ts::shard_map<"{x,-} -> {x}">(SeveralForms{})(v, step);
-  });
+  static constexpr auto local = ts::compile(
+      [](const auto& v, const ts::Scalar& step) { return ts::shard_map<"{x,-} -> {x}">(SeveralForms{})(v, step); });
   static constexpr auto mapped = ts::compile([](const auto& v, const ts::Scalar& step) {
     const auto each = ts::vmap([&](const auto& own) { return SeveralForms{}(own, step); });
     return ts::flatten(each(ts::reshape(v, {2, 2, 3})));
