@@ -5227,6 +5227,23 @@ template <> struct TypedOf<bool> {
 }  // namespace detail
 template <Operand T> using typed_of = typename detail::TypedOf<T>::result;
 
+namespace detail {
+/// The element type of a tensor that is filled with a number: double gives float, other element types are kept.
+template <class Number> struct FilledWith {
+  using type = Number;
+};
+template <> struct FilledWith<double> {
+  using type = float;
+};
+template <> struct FilledWith<Scalar> {
+  using type = float;
+};
+template <> struct FilledWith<Dim> {
+  using type = std::int64_t;
+};
+template <class Number> using filled_with_t = typename FilledWith<Number>::type;
+}  // namespace detail
+
 /// Captures the user's line in an operator, which can't have a default argument.
 template <class T> struct At {
   const T& value;
@@ -5246,6 +5263,8 @@ template <class T> struct At {
 namespace tessera {
 
 template <class Tag, class... Operands> constexpr auto call(Source source, const Operands&... operands);
+template <class T, int Rank> struct Sym;
+template <class T, int Rank> class ShardedTensor;
 
 struct AddTag;
 struct SubTag;
@@ -5275,6 +5294,48 @@ template <class B, class T> constexpr auto no_arithmetic(const T& x) {
       "tensors, such as ts::nn::MoE or ts::topk, has the tensor as an item: const auto [y, balance, z] = moe(x)");
   return x;
 }
+/// For x[i] = y, which does not compile.
+template <class B> constexpr auto no_assignment() {
+  static_assert(std::is_void_v<B>,
+                "tessera: tensors are immutable; instead of x[i] = y write x = ts::select_scatter<0>(x, y, i), or "
+                "ts::dynamic_update_index<0>(x, y, i) with an index that is a tensor, and instead of x[i] += y "
+                "ts::index_add<0>(x, indices, y)");
+}
+
+/// What x[i] returns: a const value, to which an assignment does not compile.
+template <class T> constexpr std::add_const_t<T> not_assigned(const T& x) { return x; }
+
+/// The rows of a tensor, x[i]. Defined in ops/indexing/.
+template <class X> struct RowOf;
+/// A size given to an operator, with the user's line, which an operator can't take as a default argument.
+struct SizeAt {
+  Dim value;
+  Source line;
+  template <class I>
+    requires(std::is_integral_v<I> && !std::is_same_v<I, bool>)
+  constexpr SizeAt(I i, Here at = Here::current()) : value(i), line(Source::from(at)) {}
+  constexpr SizeAt(const Dim& i, Here at = Here::current()) : value(i), line(Source::from(at)) {}
+};
+/// An index that is known only when the program runs, with the user's line.
+template <class I> struct RunIndex {
+  const I& value;
+  Source line;
+  constexpr RunIndex(const I& i, Here at = Here::current()) : value(i), line(Source::from(at)) {}
+};
+template <class I> inline constexpr bool is_given_index_v = std::is_same_v<I, Dim> || std::is_same_v<I, Scalar>;
+template <class I>
+  requires(std::is_integral_v<I>)
+inline constexpr bool is_given_index_v<I> = !std::is_same_v<I, bool>;
+template <> inline constexpr bool is_given_index_v<Sym<std::int32_t, 0>> = true;
+template <> inline constexpr bool is_given_index_v<Sym<std::int64_t, 0>> = true;
+template <> inline constexpr bool is_given_index_v<ShardedTensor<std::int32_t, 0>> = true;
+template <> inline constexpr bool is_given_index_v<ShardedTensor<std::int64_t, 0>> = true;
+/// Another integer tensor of rank 0, such as an expression or a local value.
+template <class I>
+concept ComputedIndex = !is_given_index_v<I> && TensorOperand<I> && I::rank == 0 &&
+                        std::is_integral_v<typename I::element> && !std::is_same_v<typename I::element, bool>;
+template <class I>
+concept NoIndex = !is_given_index_v<I> && !ComputedIndex<I>;
 }  // namespace detail
 
 /// Operators of all tensor types. They are hidden friends, so that they add no overloads to operators of other types.
@@ -5374,28 +5435,46 @@ template <class Self> struct Operators {
                   "tessera: to compare tensors element by element, write ts::not_equal(x, y) instead of x != y");
     return call<LessTag>(Source{}, x, x);
   }
-  template <class B> friend constexpr auto& operator+=(Self& x, const B&) {
+  template <class B> friend constexpr auto& operator+=(const Self& x, const B&) {
     static_assert(std::is_void_v<B>, "tessera: tensors are immutable; write x = x + y instead of x += y");
     return x;
   }
-  template <class B> friend constexpr auto& operator-=(Self& x, const B&) {
+  template <class B> friend constexpr auto& operator-=(const Self& x, const B&) {
     static_assert(std::is_void_v<B>, "tessera: tensors are immutable; write x = x - y instead of x -= y");
     return x;
   }
-  template <class B> friend constexpr auto& operator*=(Self& x, const B&) {
+  template <class B> friend constexpr auto& operator*=(const Self& x, const B&) {
     static_assert(std::is_void_v<B>, "tessera: tensors are immutable; write x = x * y instead of x *= y");
     return x;
   }
-  template <class B> friend constexpr auto& operator/=(Self& x, const B&) {
+  template <class B> friend constexpr auto& operator/=(const Self& x, const B&) {
     static_assert(std::is_void_v<B>, "tessera: tensors are immutable; write x = x / y instead of x /= y");
     return x;
   }
-  template <class I> constexpr const auto& operator[](const I&) const {
-    static_assert(std::is_void_v<I>,
-                  "tessera: tensors have no operator[]; write ts::select<0>(x, 2) for x[2], ts::dynamic_index<0>(x, i) "
-                  "with the index of a loop, ts::slice<0>(x, start, size) for a range of rows, ts::embedding(x, "
-                  "indices) for rows by index, and ts::select(condition, x, y) instead of an "
-                  "assignment to elements");
+  /// x[i], a row at an index that is known when the program is planned: ts::select<0>(x, i).
+  constexpr decltype(auto) operator[](detail::SizeAt i) const {
+    return detail::not_assigned(detail::RowOf<Self>::select(static_cast<const Self&>(*this), i.value, i.line));
+  }
+  /// At an index that is known only when the program runs: ts::dynamic_index<0>(x, i).
+  constexpr decltype(auto) operator[](detail::RunIndex<Scalar> i) const { return row(i.value, i.line); }
+  constexpr decltype(auto) operator[](detail::RunIndex<Sym<std::int32_t, 0>> i) const { return row(i.value, i.line); }
+  constexpr decltype(auto) operator[](detail::RunIndex<Sym<std::int64_t, 0>> i) const { return row(i.value, i.line); }
+  constexpr decltype(auto) operator[](detail::RunIndex<ShardedTensor<std::int32_t, 0>> i) const {
+    return row(i.value, i.line);
+  }
+  constexpr decltype(auto) operator[](detail::RunIndex<ShardedTensor<std::int64_t, 0>> i) const {
+    return row(i.value, i.line);
+  }
+  /// Of an index that is computed, errors name the line on which it is.
+  template <detail::ComputedIndex I> constexpr decltype(auto) operator[](const I& i) const {
+    return row(i, detail::RowOf<Self>::line_of(i));
+  }
+  template <detail::NoIndex I> constexpr decltype(auto) operator[](const I&) const {
+    static_assert(
+        std::is_void_v<I>,
+        "tessera: the index of x[i] is an integer, a ts::Dim, a ts::Scalar or an integer tensor of rank 0; write "
+        "ts::index_select<0>(x, indices) or ts::embedding(x, indices) for rows by a tensor of indices, "
+        "ts::masked_select(x, mask, size) for x[mask], and ts::slice<0>(x, start, size) for a range of rows");
     return static_cast<const Self&>(*this);
   }
   template <Operand B> friend constexpr auto operator<(At<Self> a, const B& b) {
@@ -5409,6 +5488,11 @@ template <class Self> struct Operators {
   }
   template <Operand B> friend constexpr auto operator>=(At<Self> a, const B& b) {
     return call<GreaterEqualTag>(a.source, a.value, b);
+  }
+
+ private:
+  template <class I> constexpr decltype(auto) row(const I& i, Source at) const {
+    return detail::not_assigned(detail::RowOf<Self>::dynamic(static_cast<const Self&>(*this), i, at));
   }
 };
 
@@ -5431,6 +5515,7 @@ template <class T, int Rank> struct Sym : SymTag, Operators<Sym<T, Rank>> {
 
   constexpr Sym() = default;
   constexpr explicit Sym(Value v) : value(v) {}
+  template <class B> constexpr auto operator=(const B&) const&& { detail::no_assignment<B>(); }
   template <class S = Sym> constexpr auto shape() const {
     static_assert(std::is_void_v<S>,
                   "tessera: shapes are not known while a function is traced; instead of x.shape() use the ts::Dim "
@@ -5480,6 +5565,7 @@ template <class Tag, class... Operands> struct Expr : ExprTag, Operators<Expr<Ta
   Source source{};
 
   constexpr explicit Expr(Source at, const Operands&... list) : operands{{list}...}, source(at) {}
+  template <class B> constexpr auto operator=(const B&) const&& { detail::no_assignment<B>(); }
 };
 
 namespace detail {
@@ -5513,7 +5599,13 @@ template <class Tag, class... Operands> struct Emission<Expr<Tag, Operands...>> 
   template <class... Values> static constexpr Value emit(Value context, Values... values) {
     if constexpr (sizeof...(values) > 0)
       if (((values.rank() > typed_of<Operands>::rank) || ...)) check_layers({values...}, {typed_of<Operands>::rank...});
-    if constexpr (requires { Tag::function; }) ((values.source.inside = context.source.inside = Tag::function), ...);
+    if constexpr (requires { Tag::function; }) {
+      // Errors name the outermost function, which the user calls.
+      const bool outermost = context.source.inside == nullptr ||
+                             (context.module->layer_call.line != 0 && context.module->function == nullptr);
+      if (outermost) context.source.inside = Tag::function;
+      ((values.source.inside = context.source.inside), ...);
+    }
     convert(values...);
     return Tag::emit(context, values...);
   }
@@ -6005,7 +6097,7 @@ template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visito
     if constexpr (detail::own_fault<U>() != detail::ModelFault::none)
       (void)sizeof(detail::ExplainField<U>);
     else if constexpr (!std::is_empty_v<U>)
-      detail::for_each_field(object, [&](auto& field) { for_each_leaf(field, visitor); });
+      detail::with_fields(object, [&](auto&... fields) { (for_each_leaf(fields, visitor), ...); });
   }
 }
 
@@ -9395,7 +9487,9 @@ TESSERA_PLANNING inline std::string operands_text(const ShapeContext& c, int sho
     const bool size =
         (row.unit == UnitKind::data_movement || row.unit == UnitKind::sort || row.unit == UnitKind::along) &&
         x.rank == 0 && x.dtype == DType::i64 && c.numbers != nullptr;
-    if (!size && x.is_constant()) continue;
+    // Of other operations the rule tells what is wrong with a size.
+    const bool known = c.host != nullptr && c.host[c.graph.operand(c.id, i)] != 0;
+    if (!size && (x.is_constant() || known)) continue;
     if (!operands.empty()) operands += size ? ", " : " x ";
     operands += size ? std::to_string(c.number(i)) : shape_text(shown_dtype(c, i), given_shape(c, i));
   }
@@ -9405,8 +9499,9 @@ TESSERA_PLANNING inline std::string operands_text(const ShapeContext& c, int sho
 [[noreturn]] inline void fail_operation(errc id, const ShapeContext& c, const std::string& why, std::string_view name,
                                         int shown = std::numeric_limits<int>::max()) {
   const std::string_view own = name.empty() ? row_of(c.node()).name : name, function = c.node().source.function();
-  fail(id, "[", own, "] ", why, ": ", operands_text(c, shown), function.empty() || function == own ? "" : " in ",
-       function == own ? "" : function, c.node().source);
+  const std::string operands = operands_text(c, shown);
+  fail(id, "[", own, "] ", why, operands.empty() ? "" : ": ", operands,
+       function.empty() || function == own ? "" : " in ", function == own ? "" : function, c.node().source);
 }
 
 TESSERA_PLANNING inline bool names_parameter(const Node& node) {
@@ -10572,16 +10667,24 @@ struct Selected<A, B> {
   static constexpr int rank = 0;
 };
 
+/// A number as a condition: whether it is not 0.
+constexpr Value as_condition(Value x) {
+  if (x.node().is_constant()) return x.integer(number_of(x.node()).real() != 0 ? 1 : 0, DType::bool_);
+  return build::cast(x, DType::bool_);
+}
+
 struct SelectTag {
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class C, class A, class B> struct result {
     using Checks = decltype([] {
-      static_assert(std::is_same_v<typename C::type, bool>, "tessera: the condition of select must be a bool tensor");
+      static_assert(std::is_same_v<typename C::type, bool> || is_number_v<typename C::type>,
+                    "tessera: the condition of select must be a bool tensor");
     });
     using type = typename Selected<A, B>::type;
     static constexpr int rank = C::rank > Selected<A, B>::rank ? C::rank : Selected<A, B>::rank;
   };
-  template <class C, class A, class B> static constexpr void convert(Value&, Value& yes, Value& no) {
+  template <class C, class A, class B> static constexpr void convert(Value& condition, Value& yes, Value& no) {
+    if (condition.dtype() != DType::bool_) condition = as_condition(condition);
     yes = convert_operand<A>(yes, Selected<A, B>::dtype);
     no = convert_operand<B>(no, Selected<A, B>::dtype);
   }
@@ -10597,12 +10700,25 @@ template <class To> struct CastTag {
 
 }  // namespace detail
 
-/// `yes` where the condition is true, `no` elsewhere; all three are broadcast against each other, `yes` and `no`
-/// promoted; of two numbers f32, or i32 if both are integers. Elements that are not selected have no effect: NaN in
-/// them does not propagate, and their gradient is 0. Errors: shape_mismatch. Communication: a reshard where the
-/// operands' shardings differ.
+/// `yes` where the condition is true, `no` elsewhere (torch.where, jnp.where). The condition is a bool tensor, or one
+/// number for all elements: a bool, a Scalar such as `step < 100`, or a Dim, which hold unless they are 0. All three
+/// are broadcast against each other, `yes` and `no` promoted; of two numbers f32, or i32 if both are integers. Elements
+/// that are not selected have no effect: NaN in them does not propagate, and their gradient is 0. Errors:
+/// shape_mismatch. Communication: a reshard where the operands' shardings differ.
 template <TensorArgument C, Operand A, Operand B>
 constexpr auto select(const C& condition, const A& yes, const B& no, Here at = Here::current()) {
+  return call<detail::SelectTag>(Source::from(at), condition, yes, no);
+}
+
+template <NumberOperand C, Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto select(const C& condition, const A& yes, const B& no, Here at = Here::current()) {
+  return call<detail::SelectTag>(Source::from(at), condition, yes, no);
+}
+/// `select` by its name in PyTorch, NumPy and JAX.
+template <Operand C, Operand A, Operand B>
+  requires(TensorOperand<C> || TensorOperand<A> || TensorOperand<B>)
+constexpr auto where(const C& condition, const A& yes, const B& no, Here at = Here::current()) {
   return call<detail::SelectTag>(Source::from(at), condition, yes, no);
 }
 
@@ -10935,6 +11051,7 @@ struct ClampTag : ThreeOperands {
 };
 /// Whether two operands are equal within a tolerance.
 template <bool EqualNan> struct IsCloseTag {
+  static constexpr const char* function = "isclose";
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class A, class B, class...> using result = Typed<bool, Promote<A, B>::rank>;
   template <class A, class B, class...>
@@ -11266,6 +11383,7 @@ struct LeakyReluTag : FloatingComposition {
   }
 };
 struct PReluTag : Binary<ops::DivOp> {
+  static constexpr const char* function = "prelu";
   template <class X, class Weight> struct result : Binary<ops::DivOp>::result<X, Weight> {
     using Ranks = decltype([] {
       static_assert(Weight::rank <= 1 && Weight::rank <= X::rank,
@@ -12697,6 +12815,9 @@ enum class ExtentsOf : std::int8_t {
   cells,       ///< of the state of a recurrent layer: require_cells
   inputs,      ///< of the features of a recurrent layer's xs and of its weight
   transposed,  ///< of the in-features of a transposed convolution
+  queries,     ///< of a bias of attention and the queries: require_queries
+  put,         ///< of a tensor and of rows that are put into it
+  put_rows,    ///< of rows that are put into a tensor, and of their indices
 };
 
 constexpr Value extent(Value x, int dim) {
@@ -12725,6 +12846,10 @@ constexpr void require_tall(Value matrices, Value right, int rows_of_right) {
 /// Checks that the heads of keys divide those of queries: by a node that no value depends on.
 constexpr void require_heads(Value q, int of_q, Value k, int of_k) {
   same_extents(q, of_q, k, of_k, 1, ExtentsOf::heads);
+}
+/// Checks that a bias of attention has as many queries as there are: by a node that no value depends on.
+constexpr void require_queries(Value bias, int of_bias, Value q, int of_q) {
+  same_extents(bias, of_bias, q, of_q, 1, ExtentsOf::queries);
 }
 /// Checks that dim `dim` of a state has one row for each of `count` cells: by a node that no value depends on.
 constexpr void require_cells(Value state, int dim, std::int64_t count) {
@@ -12804,8 +12929,15 @@ constexpr BrokenRule check_extent(const NodeCheck& c) {
     rule = "the state [cells, batch, hidden] must have the batch of xs [time, batch, features]";
   } else if (kind == build::ExtentsOf::inputs) {
     rule = "xs must have the features of the weight [in, gates, hidden]";
+  } else if (kind == build::ExtentsOf::queries) {
+    rule = concat_text("a bias or mask of ", extent(0), " queries for ", extent(1), ": it is of [batch, heads, time, ",
+                       "keys] of queries [batch, time, heads, width]");
+  } else if (kind == build::ExtentsOf::put) {
+    rule = "the source must have the dims of the tensor that it goes to, except the dim of the indices";
+  } else if (kind == build::ExtentsOf::put_rows) {
+    rule = "the source must have as many rows as there are indices";
   } else if (kind == build::ExtentsOf::transposed) {
-    function = "conv_transpose";
+    if (function.empty()) function = "conv_transpose";
     rule = "in-features differ, of [batch, spatial..., in] and [taps..., in, out / groups]";
   }
   const bool names = kind != build::ExtentsOf::cache || given.empty() || given == function;
@@ -12833,8 +12965,10 @@ constexpr HostNumber number_of_extent(const HostContext& c) {
   if (is_room && extent(0, 0) < extent(1, 0)) fail_extents_of_operands_differ(c);
   if (is_tall && extent(0, 0) < extent(0, 1)) fail_extents_of_operands_differ(c);
   const bool is_heads = node.arity == 2 && is(build::ExtentsOf::heads);
+  const bool is_queries = node.arity == 2 && is(build::ExtentsOf::queries);
+  if (is_queries && extent(0, 0) != extent(1, 0)) fail_extents_of_operands_differ(c);
   if (is_heads && extent(1, 0) > 0 && extent(0, 0) % extent(1, 0) != 0) fail_extents_of_operands_differ(c);
-  if (node.arity == 2 && !is_room && !is_tall && !is_heads)
+  if (node.arity == 2 && !is_room && !is_tall && !is_heads && !is_queries)
     for (int d = 0; d < node.labels[2]; ++d)
       if (!c.graph.operand_node(c.id, 0).is_singleton(node.labels[0] + d) &&
           !c.graph.operand_node(c.id, 1).is_singleton(node.labels[1] + d) && extent(0, d) != extent(1, d))
@@ -12907,9 +13041,10 @@ constexpr std::uint8_t rearranged_singletons(const Factors& factors, const Node&
       singletons &= ~(1u << factors.out_dim[p]);
   return static_cast<std::uint8_t>(singletons);
 }
-/// `sizes[f]`: the node of factor f's extent, -1 where it follows from the others.
-constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes,
-                          RearrangeOrigin origin = {}) {
+/// A rearrange of which each dim has at most four factors. `sizes[f]`: the node of factor f's extent, -1 where it
+/// follows from the others.
+constexpr Value rearrange_at_once(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes,
+                                  RearrangeOrigin origin) {
   Node made{.op = Op::rearrange,
             .dtype = x.dtype(),
             .rank = static_cast<std::uint8_t>(out_rank),
@@ -12925,6 +13060,80 @@ constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const s
   made.singletons = rearranged_singletons(factors, x.node(), out_rank);
   if (in_order && made.singletons == x.node().singletons) return x;
   return x.make(made, operands, sized ? factors.count + 1 : 1);
+}
+/// The first dim with more factors than a sharding rule can list for one dim; -1 for none.
+constexpr int dim_of_many_factors(const std::int8_t (&dims)[max_rank], int count) {
+  int factors[max_rank]{};
+  for (int p = 0; p < count; ++p)
+    if (++factors[static_cast<int>(dims[p])] > 4) return dims[p];
+  return -1;
+}
+/// The extent of factors first, ..., last - 1 together, -1 where it follows from other factors.
+constexpr std::int32_t product_of_sizes(Value x, const std::int32_t* sizes, int first, int last) {
+  if (sizes == nullptr || sizes[first] < 0) return -1;
+  Value product = x.with(sizes[first]);
+  for (int f = first + 1; f < last; ++f) {
+    if (sizes[f] < 0) return -1;
+    product = product * x.with(sizes[f]);
+  }
+  return product.id;
+}
+constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes,
+                          RearrangeOrigin origin = {});
+/// x with dim `dim`, which the rearrange splits into many factors, split into two dims first.
+constexpr Value rearrange_of_halves(Value x, int out_rank, Factors factors, const std::int32_t* sizes, int dim,
+                                    RearrangeOrigin origin) {
+  int first = 0, count = 0;
+  for (int f = 0; f < factors.count; ++f)
+    if (factors.in_dim[f] < dim)
+      ++first;
+    else if (factors.in_dim[f] == dim)
+      ++count;
+  const int half = first + count / 2;
+  Factors halves{};
+  std::int32_t of_halves[max_rank + 1];
+  for (auto& size : of_halves) size = -1;
+  for (int d = 0; d <= x.rank(); ++d) {
+    const int from = d > dim ? d - 1 : d;
+    if (d == dim) of_halves[static_cast<int>(halves.count)] = product_of_sizes(x, sizes, first, half);
+    if (d == dim + 1) of_halves[static_cast<int>(halves.count)] = product_of_sizes(x, sizes, half, first + count);
+    if (x.is_singleton(from) && from != dim) continue;
+    halves.in_dim[static_cast<int>(halves.count)] = static_cast<std::int8_t>(from);
+    halves.order[static_cast<int>(halves.count)] = halves.count;
+    halves.out_dim[static_cast<int>(halves.count++)] = static_cast<std::int8_t>(d);
+  }
+  for (int f = half; f < factors.count; ++f) ++factors.in_dim[f];
+  return rearrange(rearrange_at_once(x, x.rank() + 1, halves, of_halves, origin), out_rank, factors, sizes, origin);
+}
+/// The rearrange with dim `dim` of the result, which consists of many factors, as two dims, which are then merged.
+constexpr Value rearrange_to_halves(Value x, int out_rank, Factors factors, const std::int32_t* sizes, int dim,
+                                    RearrangeOrigin origin) {
+  int first = 0, count = 0;
+  for (int p = 0; p < factors.count; ++p)
+    if (factors.out_dim[p] < dim)
+      ++first;
+    else if (factors.out_dim[p] == dim)
+      ++count;
+  for (int p = first + count / 2; p < factors.count; ++p) ++factors.out_dim[p];
+  const Value halves = rearrange(x, out_rank + 1, factors, sizes, origin);
+  Factors merged{};
+  for (int d = 0; d <= out_rank; ++d) {
+    if (halves.is_singleton(d)) continue;
+    merged.in_dim[static_cast<int>(merged.count)] = static_cast<std::int8_t>(d);
+    merged.order[static_cast<int>(merged.count)] = merged.count;
+    merged.out_dim[static_cast<int>(merged.count++)] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
+  }
+  return rearrange_at_once(halves, out_rank, merged, nullptr, origin);
+}
+constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes,
+                          RearrangeOrigin origin) {
+  if (x.rank() < max_rank)
+    if (const int dim = dim_of_many_factors(factors.in_dim, factors.count); dim >= 0)
+      return rearrange_of_halves(x, out_rank, factors, sizes, dim, origin);
+  if (out_rank < max_rank)
+    if (const int dim = dim_of_many_factors(factors.out_dim, factors.count); dim >= 0)
+      return rearrange_to_halves(x, out_rank, factors, sizes, dim, origin);
+  return rearrange_at_once(x, out_rank, factors, sizes, origin);
 }
 
 constexpr Value insert_singletons(Value x, unsigned singletons, int out_rank) {
@@ -13049,9 +13258,13 @@ constexpr bool split_by_axes(const ShapeContext& c, int first, int last) {
 
 /// Throws shape_mismatch for a reshape, whose merge of all dims the user does not see.
 [[noreturn]] inline void fail_reshape(const ShapeContext& c, std::int64_t elements, std::string_view what) {
-  const int merged = c.graph.operand(c.id, 0);
-  const bool merges = c.graph[merged].op == Op::rearrange && c.graph[merged].source.line == c.node().source.line;
-  const Shape& given = c.shapes[merges ? c.graph.operand(merged, 0) : merged];
+  int merged = c.graph.operand(c.id, 0);
+  const auto merges = [&] {
+    return c.graph[merged].op == Op::rearrange && c.graph[merged].source.line == c.node().source.line;
+  };
+  while (merges() && RearrangeOrigin::of(c.graph[merged]).by == MadeBy::reshape) merged = c.graph.operand(merged, 0);
+  if (merges()) merged = c.graph.operand(merged, 0);
+  const Shape& given = c.shapes[merged];
   fail(errc::shape_mismatch, "[reshape] number of elements: ", shape_text(c.node().dtype, given), " has ",
        volume(given), ", the extents given have ", what, elements, c.node().source);
 }
@@ -13060,9 +13273,10 @@ constexpr bool split_by_axes(const ShapeContext& c, int first, int last) {
 [[noreturn]] inline void fail_split(const ShapeContext& c, std::int64_t size, std::int64_t extent) {
   const MadeBy by = RearrangeOrigin::of(c.node()).by;
   if (by == MadeBy::reshape) fail_reshape(c, size, "a multiple of ");
+  const std::string_view function = c.node().source.function();
   if (by == MadeBy::convolution)
-    fail(errc::not_divisible, "[conv] groups: ", extent, " features are not divisible by ", size, " groups",
-         c.node().source);
+    fail(errc::not_divisible, "[", function.empty() ? "conv" : function, "] groups: ", extent,
+         " features are not divisible by ", size, " groups", c.node().source);
   if (by == MadeBy::operation)
     fail_operation(errc::not_divisible, c, "a dim is not divisible by the sizes that split the dim", {});
   fail(errc::not_divisible, "[", name_of(by), "] microbatches: a batch of ", extent, ", the first dim of ",
@@ -13335,6 +13549,9 @@ constexpr Shape pad_shape(const ShapeContext& c) {
   Shape shape = c.operand(0);
   const std::int64_t extent = c.graph.operand_node(c.id, 2).rank == 0 ? c.number(2) : c.operand(2)[dim];
   if (c.number(1) < 0 || shape[dim] > extent || c.number(1) > extent - shape[dim]) {
+    if (const std::string_view function = c.node().source.function(); function.ends_with("_scatter"))
+      fail(errc::shape_mismatch, "[", function, "] the update leaves the dim: from element ", c.number(1), " on, dim ",
+           dim, " of extent ", extent, " has no room for ", shape_text(c.node().dtype, shape), c.node().source);
     std::int64_t room = 0, after = 0;
     if (!subtract_fits(extent, shape[dim], room) || !subtract_fits(room, c.number(1), after))
       fail_shapes(c, "negative padding", {}, 1);
@@ -13663,7 +13880,9 @@ namespace tessera::ops {
   if (row_of(c.graph[windows]).windows != nullptr) {
     int image = c.graph.operand(windows, 0);  // the operand here has the windows of the image
     while (c.graph[image].op == Op::rearrange) image = c.graph.operand(image, 0);
-    fail(errc::shape_mismatch, "[conv] in-features differ: ", shape_text(c.graph[image].dtype, c.shapes[image]), " x ",
+    const std::string_view function = c.node().source.function();
+    fail(errc::shape_mismatch, "[", function.empty() ? "conv" : function,
+         "] in-features differ: ", shape_text(c.graph[image].dtype, c.shapes[image]), " x ",
          shape_text(shown_dtype(c, 1), c.operand(1)), ", of [batch, spatial..., in] and [taps..., in, out]",
          c.node().source);
   }
@@ -13976,8 +14195,9 @@ constexpr bool reads_elements(const ShapeContext& c) {
   return false;
 }
 /// check_countable for positions, of which it does not matter that they wrap around if they only give a shape.
-constexpr void check_positions(const ShapeContext& c, std::int64_t extent) {
-  if (c.node().dtype == DType::i32 && extent > 0x7fffffff && reads_elements(c)) check_countable(c, extent);
+constexpr void check_positions(const ShapeContext& c, std::int64_t extent, std::string_view name = {}) {
+  if (c.node().dtype == DType::i32 && extent > 0x7fffffff && reads_elements(c))
+    check_countable(c, extent, "the dim has", name);
 }
 
 constexpr BrokenRule check_arange(const NodeCheck& c) {
@@ -14003,7 +14223,7 @@ struct ArangeOp {
                                           -count, c.node().source);
                                    if (count < 0)
                                      fail_shapes(c, concat_text("negative size ", count), name_of(maker_of(c.node())));
-                                   check_positions(c, c.number(0));
+                                   check_positions(c, c.number(0), name_of(maker_of(c.node())));
                                    return Shape{c.number(0)};
                                  },
                              .sharding =
@@ -14903,6 +15123,12 @@ constexpr bool of_slices(const Node& node) { return node.labels[3] != 0; }
        shape_text(shown_dtype(c, 0), c.operand(0)), " with padding of ", own.before, " and ", behind, c.node().source);
 }
 
+/// Throws shape_mismatch, for windows that are added.
+[[noreturn]] inline void fail_folded(const ShapeContext& c, const char* why) {
+  const std::string_view given = c.node().source.function();
+  fail_shapes(c, why, given.empty() ? "conv_transpose" : given);
+}
+
 constexpr WindowedDims patches_windows(const ShapeContext& c) {
   WindowedDims dims;
   const int first = dim_of(c.node());
@@ -15057,10 +15283,10 @@ constexpr WindowedDims fold_patches_windows(const ShapeContext& c) {
                           c.number(at + 1),
                           c.number(at + 2)};
     std::int64_t last = 0, reach = 0;  // the last window; the last row of windows
-    if (own.stride < 1 || own.dilation < 1) fail_shapes(c, "a stride or a dilation is below 1", "conv_transpose");
+    if (own.stride < 1 || own.dilation < 1) fail_folded(c, "a stride or a dilation is below 1");
     const bool slices = of_slices(c.node());
     if (own.extent < 0 || (own.before < 0 && !slices))
-      fail_shapes(c, "the padding is negative, or longer than the windows", "conv_transpose");
+      fail_folded(c, "the padding is negative, or longer than the windows");
     if (!multiply_fits(own.count, own.stride, last) || !multiply_fits(own.size, own.dilation, reach) ||
         !add_fits(last, reach, reach))
       fail_large(c);
@@ -15071,7 +15297,7 @@ constexpr WindowedDims fold_patches_windows(const ShapeContext& c) {
     // Padding of a transposed convolution is the same before and after the dim.
     if (c.node().labels[2] == 0 && !slices && own.count > 0 &&
         (own.count - 1) * own.stride + own.span() - own.before > own.extent + own.before)
-      fail_shapes(c, "the windows are longer than the dim of the result", "conv_transpose");
+      fail_folded(c, "the windows are longer than the dim of the result");
     dims.push_back(own);
   }
   return dims;
@@ -17380,11 +17606,13 @@ template <int Dim, int Rank> constexpr int checked_dim() {
 }
 
 /// For overloads with a dim as an argument, as in PyTorch: they do not compile.
-template <class Dim, class X> constexpr X refuse_dim_argument(const X& x) {
-  static_assert(std::is_void_v<Dim>,
-                "tessera: dims are template arguments: ts::cumsum<0>(x) for ts::cumsum(x, 0), ts::concat<0>(x, y) for "
-                "ts::concat(x, y, 0), ts::gather<1>(x, indices) for ts::gather(x, 1, indices), ts::slice<0>(x, start, "
-                "size), ts::pad<0>(x, before, after), ts::roll<0>(x, shift), ts::tile<0>(x, count)");
+template <class Dim, class X> constexpr auto refuse_dim_argument(const X& x) {
+  static_assert(
+      std::is_void_v<Dim>,
+      "tessera: dims are template arguments: ts::cumsum<0>(x) for ts::cumsum(x, 0), ts::concat<0>(x, y) for "
+      "ts::concat(x, y, 0), ts::gather<1>(x, indices) for ts::gather(x, 1, indices), ts::slice<0>(x, start, "
+      "size), ts::flip<0, 1>(x) for ts::flip(x, {0, 1}), ts::pad<0>(x, before, after), ts::roll<0>(x, shift), "
+      "ts::tile<0>(x, count)");
   return x;
 }
 
@@ -17525,37 +17753,78 @@ constexpr Dim minimum(const A& x, const B& y) {
 }
 
 namespace detail {
+/// The value of a size, where it is known while a function is traced.
+constexpr bool is_known(const Dim& size) { return !size.traced() || size.placeholder().node().is_constant(); }
+constexpr std::int64_t known_value(const Dim& size) {
+  return size.traced() ? number_of(size.placeholder().node()).integer() : size.value();
+}
+/// Compares two sizes. Errors: unsupported where that depends on a size that is not known yet.
+template <class Compare> constexpr bool compare_sizes(const SizeAt& x, const SizeAt& y, Compare compare) {
+  const Dim &a = x.value, &b = y.value;
+  if (is_known(a) && is_known(b)) return compare(known_value(a), known_value(b));
+  if (a.traced() && b.traced() && here(a.placeholder()) == here(b.placeholder())) return compare(0, 0);
+  const Value context = here(a.traced() ? a.placeholder() : b.placeholder());
+  context.at(x.line).refuse(
+      errc::unsupported,
+      "[comparison] size: no if, while or ?: can depend on a ts::Dim of a traced function, which is not known before a "
+      "plan is made; a loop over a dim is ts::fori_loop or ts::scan, a branch ts::cond(ts::cast<double>(n) < 2, ...)");
+  return false;
+}
 template <class A, class B>
-concept ComparesDims = (std::is_same_v<A, Dim> && (std::is_same_v<B, Dim> || std::is_arithmetic_v<B>)) ||
-                       (std::is_arithmetic_v<A> && std::is_same_v<B, Dim>);
+concept ComparesDimWithReal =
+    (std::is_same_v<A, Dim> && std::is_floating_point_v<B>) || (std::is_floating_point_v<A> && std::is_same_v<B, Dim>);
 template <class A> constexpr auto no_comparison() {
-  static_assert(
-      std::is_void_v<A>,
-      "tessera: a ts::Dim can't be compared in a condition: a size is not known while a function is traced; "
-      "write a loop over a dim as ts::fori_loop or ts::scan, and compare x.value() outside of a traced function; for "
-      "ts::cond compare ts::cast<double>(n)");
+  static_assert(std::is_void_v<A>,
+                "tessera: a ts::Dim can't be compared with a floating-point number; compare ts::cast<double>(n)");
   return false;
 }
 }  // namespace detail
+
+/// Comparisons of sizes give a bool where both are known: outside of a traced function, and inside of it for numbers
+/// and for dims of static extent 1; a size equals itself. Errors: unsupported, inside a traced function, for a size
+/// that is known only when the program is planned.
+constexpr bool operator==(const detail::SizeAt& x, const detail::SizeAt& y) {
+  return detail::compare_sizes(x, y, [](std::int64_t a, std::int64_t b) { return a == b; });
+}
+constexpr bool operator!=(const detail::SizeAt& x, const detail::SizeAt& y) {
+  return detail::compare_sizes(x, y, [](std::int64_t a, std::int64_t b) { return a != b; });
+}
+constexpr bool operator<(const detail::SizeAt& x, const detail::SizeAt& y) {
+  return detail::compare_sizes(x, y, [](std::int64_t a, std::int64_t b) { return a < b; });
+}
+constexpr bool operator<=(const detail::SizeAt& x, const detail::SizeAt& y) {
+  return detail::compare_sizes(x, y, [](std::int64_t a, std::int64_t b) { return a <= b; });
+}
+constexpr bool operator>(const detail::SizeAt& x, const detail::SizeAt& y) {
+  return detail::compare_sizes(x, y, [](std::int64_t a, std::int64_t b) { return a > b; });
+}
+constexpr bool operator>=(const detail::SizeAt& x, const detail::SizeAt& y) {
+  return detail::compare_sizes(x, y, [](std::int64_t a, std::int64_t b) { return a >= b; });
+}
 // Without these overloads, compilers would list all comparisons that exist. `auto` has the assertion fail where an
 // operator is called, not later, where a trace evaluates it.
 template <class A, class B>
-  requires detail::ComparesDims<A, B>
+  requires detail::ComparesDimWithReal<A, B>
+constexpr auto operator==(const A&, const B&) {
+  return detail::no_comparison<A>();
+}
+template <class A, class B>
+  requires detail::ComparesDimWithReal<A, B>
 constexpr auto operator<(const A&, const B&) {
   return detail::no_comparison<A>();
 }
 template <class A, class B>
-  requires detail::ComparesDims<A, B>
+  requires detail::ComparesDimWithReal<A, B>
 constexpr auto operator<=(const A&, const B&) {
   return detail::no_comparison<A>();
 }
 template <class A, class B>
-  requires detail::ComparesDims<A, B>
+  requires detail::ComparesDimWithReal<A, B>
 constexpr auto operator>(const A&, const B&) {
   return detail::no_comparison<A>();
 }
 template <class A, class B>
-  requires detail::ComparesDims<A, B>
+  requires detail::ComparesDimWithReal<A, B>
 constexpr auto operator>=(const A&, const B&) {
   return detail::no_comparison<A>();
 }
@@ -17619,6 +17888,34 @@ template <class A, class B>
   requires detail::ComparesScalars<A, B>
 constexpr Scalar operator>=(const A& a, const B& b) {
   return detail::combine_numbers<ops::GreaterEqualOp>(a, b);
+}
+namespace detail {
+template <class... N>
+concept NumbersWithScalar = (NumberOperand<N> && ...) && (std::is_same_v<N, Scalar> || ...);
+template <class N> constexpr bool is_nonzero(const N& n) {
+  if constexpr (std::is_arithmetic_v<N>)
+    return n != N(0);
+  else
+    return n.number().real() != 0;
+}
+}  // namespace detail
+/// A Scalar: `yes` where the condition is not 0, `no` where it is. As the arithmetic above.
+template <class C, class A, class B>
+  requires detail::NumbersWithScalar<C, A, B>
+constexpr Scalar select(const C& condition, const A& yes, const B& no) {
+  Value context = trace_of(condition);
+  if (context.module == nullptr) context = trace_of(yes);
+  if (context.module == nullptr) context = trace_of(no);
+  if (context.module == nullptr)
+    return Scalar(detail::is_nonzero(condition) ? detail::real_of(yes) : detail::real_of(no));
+  const Value at = here(context);
+  const auto real = [&](const auto& n) { return build::cast(lower(at, n), DType::f64); };
+  return Scalar(build::select(detail::as_condition(lower(at, condition)), real(yes), real(no)));
+}
+template <class C, class A, class B>
+  requires detail::NumbersWithScalar<C, A, B>
+constexpr Scalar where(const C& condition, const A& yes, const B& no) {
+  return select(condition, yes, no);
 }
 /// Functions of a Scalar or a Dim, in f64: `1.0 / ts::sqrt(ts::extent<1>(x))`. As the arithmetic above.
 template <class N>
@@ -18329,6 +18626,52 @@ constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init&
 
 #endif
 
+// ---- tessera/graph/trace/function_call.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_FUNCTION_CALL_HPP
+#define TESSERA_GRAPH_TRACE_FUNCTION_CALL_HPP
+
+namespace tessera::detail {
+
+/// A call of a function that is composed of others: while it exists, errors of the operations that are recorded name
+/// the function too, and so do those of an expression of stored tensors that is made. Of nested calls that is the
+/// outermost, which the user wrote. Tags have `function` instead.
+class FunctionCall {
+ public:
+  constexpr FunctionCall(const char* name, const auto&... arguments) {
+    (look(arguments), ...);
+    if (module_ == nullptr) {
+      if (!__builtin_is_constant_evaluated() && function_of_expressions == nullptr) {
+        function_of_expressions = name;
+        names_expressions_ = true;
+      }
+    } else if (module_->function == nullptr) {
+      module_->function = name;
+    } else {
+      module_ = nullptr;
+    }
+  }
+  constexpr ~FunctionCall() {
+    if (module_ != nullptr) module_->function = nullptr;
+    if (names_expressions_) function_of_expressions = nullptr;
+  }
+  FunctionCall(const FunctionCall&) = delete;
+  FunctionCall& operator=(const FunctionCall&) = delete;
+
+ private:
+  Module* module_ = nullptr;
+  bool names_expressions_ = false;
+
+  template <class T> constexpr void look(const T& argument) {
+    if constexpr (!std::is_arithmetic_v<T>)
+      if (module_ == nullptr) module_ = trace_in(argument).module;
+  }
+};
+
+}  // namespace tessera::detail
+
+#endif
+
 // ---- tessera/ops/data_movement/rearrange.hpp
 
 #ifndef TESSERA_OPS_DATA_MOVEMENT_REARRANGE_HPP
@@ -18571,7 +18914,7 @@ template <int Rank, int D, int Count, MadeBy By = MadeBy::operation> struct Spli
   }
 };
 
-template <int Rank, int First, int Last> struct MergeTag {
+template <int Rank, int First, int Last, MadeBy By = MadeBy::operation> struct MergeTag {
   static_assert(First <= Last, "tessera: merge_dims takes the first and the last dim to merge, in this order");
   template <class A> using result = Typed<typename A::type, Rank - (Last - First)>;
   static constexpr Value emit(Value context, Value x) {
@@ -18581,7 +18924,7 @@ template <int Rank, int First, int Last> struct MergeTag {
       f.out_dim[d] = static_cast<std::int8_t>(d <= First ? d : d <= Last ? First : d - (Last - First));
       ++f.count;
     }
-    return rearrange(x.at(context.source), Rank, Rank - (Last - First), f, nullptr);
+    return rearrange(x.at(context.source), Rank, Rank - (Last - First), f, nullptr, {0, By});
   }
 };
 
@@ -18669,10 +19012,12 @@ template <int A, int B, TensorArgument X> constexpr auto swapaxes(const X& x, He
 /// not_divisible when they don't divide the dim.
 template <int D, TensorArgument X, SizeOperand S>
 constexpr auto split_dim(const X& x, const S& inner, Here at = Here::current()) {
+  const detail::FunctionCall named("split_dim", x);
   return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 2>>(Source::from(at), x, Dim(inner));
 }
 template <int D, TensorArgument X, SizeOperand S, SizeOperand T>
 constexpr auto split_dim(const X& x, const S& middle, const T& inner, Here at = Here::current()) {
+  const detail::FunctionCall named("split_dim", x);
   return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 3>>(Source::from(at), x, Dim(middle),
                                                                                Dim(inner));
 }
@@ -18681,6 +19026,19 @@ constexpr auto split_dim(const X& x, const S& middle, const T& inner, Here at = 
 template <int First, int Last, TensorArgument X> constexpr auto merge_dims(const X& x, Here at = Here::current()) {
   constexpr int first = detail::checked_dim<First, X::rank>(), last = detail::checked_dim<Last, X::rank>();
   return call<detail::MergeTag<X::rank, first, last>>(Source::from(at), x);
+}
+
+/// The dims from First to Last as one dim, by default all (torch.flatten, jnp.ravel): `flatten<1>(x)` of [batch,
+/// height, width, features] is [batch, height * width * features]. Communication: as rearrange.
+template <int First = 0, int Last = -1, TensorArgument X>
+constexpr auto flatten(const X& x, Here at = Here::current()) {
+  return merge_dims<First, Last>(x, at);
+}
+/// With dims as arguments it does not compile.
+template <TensorArgument X, std::integral First, std::integral... Last>
+constexpr auto flatten(const X& x, First, Last...) {
+  static_assert(std::is_void_v<First>, "tessera: dims are template arguments: ts::flatten<1>(x) for ts::flatten(x, 1)");
+  return x;
 }
 
 namespace detail {
@@ -18709,6 +19067,13 @@ template <int D, TensorArgument X> constexpr auto squeeze(const X& x, Here at = 
 template <TensorArgument X, std::integral Dim> constexpr X unsqueeze(const X& x, Dim) {
   return detail::refuse_dim_argument<Dim>(x);
 }
+template <TensorArgument X> constexpr auto squeeze(const X& x) {
+  static_assert(
+      std::is_void_v<X>,
+      "tessera: ts::squeeze<D>(x) removes dim D; without a dim, the rank of the result would depend on extents, "
+      "which the compiler does not know");
+  return x;
+}
 template <TensorArgument X, std::integral Dim> constexpr X squeeze(const X& x, Dim) {
   return detail::refuse_dim_argument<Dim>(x);
 }
@@ -18719,52 +19084,6 @@ template <TensorArgument X, std::integral A, std::integral B> constexpr X transp
 }
 
 }  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/trace/function_call.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_FUNCTION_CALL_HPP
-#define TESSERA_GRAPH_TRACE_FUNCTION_CALL_HPP
-
-namespace tessera::detail {
-
-/// A call of a function that is composed of others: while it exists, errors of the operations that are recorded name
-/// the function too, and so do those of an expression of stored tensors that is made. Of nested calls that is the
-/// outermost, which the user wrote. Tags have `function` instead.
-class FunctionCall {
- public:
-  constexpr FunctionCall(const char* name, const auto&... arguments) {
-    (look(arguments), ...);
-    if (module_ == nullptr) {
-      if (!__builtin_is_constant_evaluated() && function_of_expressions == nullptr) {
-        function_of_expressions = name;
-        names_expressions_ = true;
-      }
-    } else if (module_->function == nullptr) {
-      module_->function = name;
-    } else {
-      module_ = nullptr;
-    }
-  }
-  constexpr ~FunctionCall() {
-    if (module_ != nullptr) module_->function = nullptr;
-    if (names_expressions_) function_of_expressions = nullptr;
-  }
-  FunctionCall(const FunctionCall&) = delete;
-  FunctionCall& operator=(const FunctionCall&) = delete;
-
- private:
-  Module* module_ = nullptr;
-  bool names_expressions_ = false;
-
-  template <class T> constexpr void look(const T& argument) {
-    if constexpr (!std::is_arithmetic_v<T>)
-      if (module_ == nullptr) module_ = trace_in(argument).module;
-  }
-};
-
-}  // namespace tessera::detail
 
 #endif
 
@@ -18928,6 +19247,7 @@ constexpr X index_select(const X& x, Dim, const Indices&) {
 /// against x and promoted with it. The gradient of x is 0 where the mask holds. Errors and communication: as select.
 template <TensorArgument X, TensorArgument Mask, Operand V>
 constexpr auto masked_fill(const X& x, const Mask& mask, const V& value, Here at = Here::current()) {
+  const detail::FunctionCall named("masked_fill", x, mask);
   return select(mask, value, x, at);
 }
 
@@ -19309,14 +19629,27 @@ template <EinsumLetters A, EinsumLetters B, EinsumLetters Out> consteval auto pa
 
 namespace tessera {
 
+namespace detail {
+/// In a noexcept, which compilers evaluate where the constructor is called.
+template <class Dim> constexpr auto refuse_dims() {
+  static_assert(std::is_void_v<Dim>,
+                "tessera: the dims of a reduction are template arguments: ts::sum<1>(x) for ts::sum(x, 1), "
+                "ts::sum<0, 1>(x, ts::keepdims); the larger of two elements is ts::maximum(x, y)");
+  return true;
+}
+template <class Other> constexpr auto refuse_second_tensor() {
+  static_assert(std::is_void_v<Other>, "tessera: a reduction takes one tensor: the larger of two elements is "
+                                       "ts::maximum(x, y), the smaller ts::minimum(x, y)");
+  return true;
+}
+}  // namespace detail
+
 /// Argument of reductions: reduced dims stay, with static extent 1, so that the result broadcasts against the operand.
 struct KeepDims {
   constexpr KeepDims() = default;
-  template <std::integral Dim> constexpr KeepDims(Dim) {
-    static_assert(std::is_void_v<Dim>,
-                  "tessera: the dims of a reduction are template arguments: ts::sum<1>(x) for ts::sum(x, 1), "
-                  "ts::sum<0, 1>(x, ts::keepdims); the larger of two elements is ts::maximum(x, y)");
-  }
+  template <std::integral Dim, std::integral... Dims>
+  constexpr KeepDims(Dim, Dims...) noexcept(detail::refuse_dims<Dim>()) {}
+  template <TensorOperand Other> constexpr KeepDims(const Other&) noexcept(detail::refuse_second_tensor<Other>()) {}
 };
 inline constexpr KeepDims keepdims{};
 
@@ -19380,6 +19713,7 @@ template <class To, class R> struct ReduceAs {
 
 /// Argmax or argmin: the smallest position of elements that equal the extreme or are NaN.
 template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
+  static constexpr const char* function = std::is_same_v<Extreme, ops::MaxOp> ? "argmax" : "argmin";
   using R = Reduce<Extreme, false, Keep, Dims...>;
   template <class A> struct result : R::template result<A> {
     using type = Index;
@@ -19864,6 +20198,7 @@ constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
 /// einsum.
 template <int Count = 2, TensorArgument A, TensorArgument B>
 constexpr auto tensordot(const A& a, const B& b, Here at = Here::current()) {
+  const detail::FunctionCall named("tensordot", a, b);
   constexpr bool fits = Count >= 0 && Count <= A::rank && Count <= B::rank;
   static_assert(fits, "tessera: tensordot sums over as many dims as both operands have, or fewer");
   if constexpr (fits)
@@ -20747,6 +21082,7 @@ constexpr Value of_queries(Value bias, const Value& q) {
   const int times = bias.rank() - 2;
   if (q.rank() != 4 || !q.is_singleton(1) || bias.is_singleton(times)) return bias;
   const Value one = bias.integer(1, DType::i64);
+  build::require_queries(bias, times, q, 1);
   return build::slice(bias, times, one - build::extent(bias, times), one, MadeBy::squeeze);
 }
 
@@ -21041,8 +21377,18 @@ constexpr auto full(detail::NoExtents, const N& value, const X& in, Here at = He
   else
     return call<detail::FullTag<T, 0>>(Source::from(at), in, value);
 }
+/// Without a type that of the value: float of a double, a ts::Scalar, i64 of a ts::Dim.
+template <std::size_t Rank, NumberOperand N, TensorArgument X>
+constexpr auto full(const Dim (&shape)[Rank], const N& value, const X& in, Here at = Here::current()) {
+  return full<detail::filled_with_t<N>>(shape, value, in, at);
+}
+template <int Rank = 0, NumberOperand N, TensorArgument X>
+constexpr auto full(detail::NoExtents shape, const N& value, const X& in, Here at = Here::current()) {
+  return full<detail::filled_with_t<N>>(shape, value, in, at);
+}
 template <Element T = float, std::size_t Rank, TensorArgument X>
 constexpr auto zeros(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
+  const detail::FunctionCall named("zeros", in);
   return full<T>(shape, 0, in, at);
 }
 template <Element T = float, TensorArgument X>
@@ -21051,6 +21397,7 @@ constexpr auto zeros(detail::NoExtents shape, const X& in, Here at = Here::curre
 }
 template <Element T = float, std::size_t Rank, TensorArgument X>
 constexpr auto ones(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
+  const detail::FunctionCall named("ones", in);
   return full<T>(shape, 1, in, at);
 }
 template <Element T = float, TensorArgument X>
@@ -21300,6 +21647,7 @@ constexpr Value repeated(Value x, int dim, Value count, bool each_element) {
 }
 
 template <int Rank, int D, bool EachElement> struct RepeatTag {
+  static constexpr const char* function = EachElement ? "repeat_interleave" : "tile";
   static_assert(Rank < max_rank, "tessera: repeat takes tensors of at most 7 dims");
   template <class X, class Count> using result = Typed<typename X::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value count) {
@@ -21369,6 +21717,9 @@ template <int D, int Next, int... More, TensorArgument X> constexpr auto flip(co
 
 /// With a dim as an argument they do not compile.
 template <TensorArgument X, std::integral Dim> constexpr X flip(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim, std::size_t Dims> constexpr auto flip(const X& x, const Dim (&)[Dims]) {
   return detail::refuse_dim_argument<Dim>(x);
 }
 template <TensorArgument X, SizeOperand Shift, std::integral... Dim>
@@ -21552,6 +21903,7 @@ constexpr auto key_padding_bias(const Mask& mask, Here at = Here::current()) {
 /// Communication: none for heads split alike. Source: Ainslie et al., 2305.13245.
 template <TensorArgument K, TensorArgument Q>
 constexpr auto repeat_heads(const K& k, const Q& q, Here at = Here::current()) {
+  const detail::FunctionCall named("repeat_heads", k, q);
   return call<detail::RepeatHeadsTag>(Source::from(at), k, q);
 }
 
@@ -21678,6 +22030,7 @@ constexpr auto stack(const Tensors& tensors, Dim) {
 /// b[i, j] = y[j]. No communication.
 template <TensorArgument X, TensorArgument Y>
 constexpr auto meshgrid(const X& x, const Y& y, Here at = Here::current()) {
+  const detail::FunctionCall named("meshgrid", x, y);
   static_assert(X::rank == 1 && Y::rank == 1, "tessera: meshgrid takes vectors");
   const auto down = unsqueeze<1>(x, at), across = unsqueeze<0>(y, at);
   const auto like = tessera::equal(iota<0, std::int32_t>(down, at), iota<1, std::int32_t>(across, at), at);
@@ -21850,6 +22203,7 @@ template <int Rank, int D> struct IsUpdatedTag {
 ///     const auto window = ts::dynamic_slice<0>(x, position, 16);
 template <int D, TensorArgument X, Operand Start, SizeOperand Size>
 constexpr auto dynamic_slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
+  const detail::FunctionCall named("dynamic_slice", x);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return index_select<D>(x, call<detail::SliceIndicesTag<X::rank, dim>>(Source::from(at), x, start, Dim(size)), at);
 }
@@ -21858,6 +22212,7 @@ constexpr auto dynamic_slice(const X& x, const Start& start, const Size& size, H
 /// Tensor.select). The index is as the start of dynamic_slice. Gradient, errors and communication: as dynamic_slice.
 template <int D, TensorArgument X, Operand Index>
 constexpr auto dynamic_index(const X& x, const Index& index, Here at = Here::current()) {
+  const detail::FunctionCall named("dynamic_index", x);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return squeeze<dim>(index_select<D>(x, call<detail::OneIndexTag<X::rank, dim>>(Source::from(at), x, index), at), at);
 }
@@ -21887,6 +22242,7 @@ constexpr auto dynamic_update_slice(const X& x, const Update& update, const Star
 /// dynamic_update_slice.
 template <int D, TensorArgument X, TensorArgument Update, Operand Index>
 constexpr auto dynamic_update_index(const X& x, const Update& update, const Index& index, Here at = Here::current()) {
+  const detail::FunctionCall named("dynamic_update_index", x, update);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return dynamic_update_slice<D>(x, unsqueeze<dim>(update, at), index, at);
 }
@@ -22920,6 +23276,15 @@ constexpr Carry run_where(const Condition& condition, const F& f, const Carry& c
   return run_if<Like>(build::cast(lower_shared(context, condition), DType::i32), f, carry);
 }
 
+/// A branch that is chosen while the function is traced.
+template <class Like, class Made, class Branch>
+constexpr Made chosen_branch(const char* function, const char* called, Source source, const Branch& branch) {
+  const auto result = branch();
+  const Value context = trace_in(result);
+  if (context.module == nullptr) fail_outside_of_trace(function, called, source);
+  return widened<Made>(as_carry<Like>(context.at(source), result));
+}
+
 /// A rank-0 tensor, a Scalar or a Dim.
 template <class X> constexpr bool is_number() {
   if constexpr (TensorOperand<X>)
@@ -22956,7 +23321,7 @@ constexpr auto run_while(const Pred& pred, const Body& body, const Carry& carry,
 
 template <class Pred, class Yes, class No>
 constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source source) {
-  constexpr bool is_scalar = is_number<Pred>();
+  constexpr bool is_constant = std::is_arithmetic_v<Pred>, is_scalar = is_constant || is_number<Pred>();
   static_assert(is_scalar,
                 "tessera: the condition of ts::cond is a rank-0 tensor, a Scalar or a Dim; for a choice of each "
                 "element, ts::select");
@@ -22977,6 +23342,10 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
                 "ts::optim::keep_if(condition, after, before) chooses");
   if constexpr (!sound) {
     return NoResult();  // the compiler has reported an error in a branch
+  } else if constexpr (is_constant && same && is_flat) {
+    using Both = joined_t<Result, Other>;
+    return pred != Pred(0) ? chosen_branch<Like, Both>("cond", "ts::cond", source, yes)
+                           : chosen_branch<Like, Both>("cond", "ts::cond", source, no);
   } else if constexpr (is_scalar && same && is_flat) {
     using Both = varying_also_t<joined_t<Result, Other>, Pred>;
     Value context = turned(trace_of(pred));
@@ -22998,11 +23367,48 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
   }
 }
 
+/// switch_case of an index that is known only when the program runs.
+template <class Like, class All, class Index, class First, class... Branches, class... Operands>
+constexpr All switch_at(const Index& index, const std::tuple<First, Branches...>& branches,
+                        const Operands&... operands) {
+  const Value context = trace_in(index);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[switch_case] outside of a trace: it is for values inside a traced function");
+  constexpr auto last = static_cast<int>(sizeof...(Branches));
+  const auto is_chosen = [&](const Value& given, int branch) {
+    const Value chosen = build::apply<ops::MinimumOp>(build::apply<ops::MaximumOp>(given, given.integer(0, DType::i32)),
+                                                      given.integer(last, DType::i32));
+    return build::equal(chosen, chosen.integer(branch, DType::i32));
+  };
+  if constexpr (LocalOperand<Index>)
+    if (index.differing() != 0) {
+      const Value given = build::cast(lower(context, index), DType::i32);
+      All made = widened<All>(as_carry<Like>(context, std::get<0>(branches)(operands...)));
+      [&]<std::size_t... I>(std::index_sequence<I...>) {
+        ((made = selected(
+              typename Index::template with<bool, 0, Index::varying>(is_chosen(given, static_cast<int>(I) + 1)),
+              widened<All>(as_carry<Like>(context, std::get<I + 1>(branches)(operands...))), made)),
+         ...);
+      }(std::index_sequence_for<Branches...>{});
+      return made;
+    }
+  const Value given = build::cast(lower_shared(context, index), DType::i32);
+  const auto runs = [&](int branch) { return build::cast(is_chosen(given, branch), DType::i32); };
+  All made = widened<All>(run_branch<Like>(runs(0), [&] { return std::get<0>(branches)(operands...); }));
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    ((made = run_if<Like>(
+          runs(static_cast<int>(I) + 1), [&](const auto&) { return std::get<I + 1>(branches)(operands...); }, made)),
+     ...);
+  }(std::index_sequence_for<Branches...>{});
+  return made;
+}
+
 }  // namespace detail
 
 /// `pred ? yes(operands...) : no(operands...)`, where only that branch runs: jax.lax.cond. `pred` is a rank-0 tensor, a
-/// Scalar or a Dim; any number but 0 holds. Both branches return tensors of the same element types, ranks and shapes,
-/// as a tensor or in a structure, which may have Stacks. They may capture values of the traced function around them.
+/// Scalar, a Dim, or a bool, with which that branch is traced alone; any number but 0 holds. Both branches return
+/// tensors of the same element types, ranks and shapes, as a tensor or in a structure, which may have Stacks. They may
+/// capture values of the traced function around them.
 ///
 ///     const auto y = ts::cond(step < warm_up, [&](const auto& v) { return v * 0.5; },
 ///                             [&](const auto& v) { return layers(v); }, x);
@@ -23026,8 +23432,8 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, const First&
 }
 
 /// `branches[index](operands...)`, where only that branch runs: jax.lax.switch, tf.switch_case. The index is a rank-0
-/// tensor of integers, a Scalar or a Dim; below 0 the first branch runs, above the last one the last. Otherwise as in
-/// ts::cond.
+/// tensor of integers, a Scalar, a Dim or an int, with which that branch is traced alone; below 0 the first branch
+/// runs, above the last one the last. Otherwise as in ts::cond.
 ///
 ///     const auto y = ts::switch_case(layer % 3, std::tuple(attend, convolve, skip), x);   // functions of x
 template <class Index, class First, class... Branches, class... Operands>
@@ -23040,9 +23446,10 @@ constexpr auto switch_case(const Index& index, const std::tuple<First, Branches.
     if constexpr (TensorOperand<Index>)
       return detail::is_number<Index>() && !is_floating_v<typename Index::element>;
     else
-      return detail::is_number<Index>();
+      return std::is_integral_v<Index> || detail::is_number<Index>();
   }();
-  static_assert(is_index, "tessera: the index of ts::switch_case is a rank-0 tensor of integers, a Scalar or a Dim");
+  static_assert(is_index,
+                "tessera: the index of ts::switch_case is a rank-0 tensor of integers, a Scalar, a Dim or an int");
   constexpr bool same =
       (detail::join_v<Result,
                       detail::carry_t<std::remove_cvref_t<std::invoke_result_t<Branches, const Operands&...>>, Like>> &&
@@ -23058,37 +23465,21 @@ constexpr auto switch_case(const Index& index, const std::tuple<First, Branches.
       detail::JoinedAll<
           Result, detail::carry_t<std::remove_cvref_t<std::invoke_result_t<Branches, const Operands&...>>, Like>...>,
       Index>;
-  const Value context = detail::trace_in(index);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[switch_case] outside of a trace: it is for values inside a traced function");
   constexpr auto last = static_cast<int>(sizeof...(Branches));
-  const auto is_chosen = [&](const Value& given, int branch) {
-    const Value chosen = build::apply<ops::MinimumOp>(build::apply<ops::MaximumOp>(given, given.integer(0, DType::i32)),
-                                                      given.integer(last, DType::i32));
-    return build::equal(chosen, chosen.integer(branch, DType::i32));
-  };
-  if constexpr (LocalOperand<Index>)
-    if (index.differing() != 0) {
-      const Value given = build::cast(lower(context, index), DType::i32);
-      All made = detail::widened<All>(detail::as_carry<Like>(context, std::get<0>(branches)(operands...)));
-      [&]<std::size_t... I>(std::index_sequence<I...>) {
-        ((made = detail::selected(
-              typename Index::template with<bool, 0, Index::varying>(is_chosen(given, static_cast<int>(I) + 1)),
-              detail::widened<All>(detail::as_carry<Like>(context, std::get<I + 1>(branches)(operands...))), made)),
-         ...);
-      }(std::index_sequence_for<Branches...>{});
-      return made;
-    }
-  const Value given = build::cast(detail::lower_shared(context, index), DType::i32);
-  const auto runs = [&](int branch) { return build::cast(is_chosen(given, branch), DType::i32); };
-  All made =
-      detail::widened<All>(detail::run_branch<Like>(runs(0), [&] { return std::get<0>(branches)(operands...); }));
-  [&]<std::size_t... I>(std::index_sequence<I...>) {
-    ((made = detail::run_if<Like>(
-          runs(static_cast<int>(I) + 1), [&](const auto&) { return std::get<I + 1>(branches)(operands...); }, made)),
-     ...);
-  }(std::index_sequence_for<Branches...>{});
-  return made;
+  if constexpr (std::is_integral_v<Index>) {
+    const int chosen = index < Index(0) ? 0 : index > Index(last) ? last : static_cast<int>(index);
+    All made{};
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      ((chosen == static_cast<int>(I)
+            ? void(made = detail::chosen_branch<Like, All>("switch_case", "ts::switch_case", Source{},
+                                                           [&] { return std::get<I>(branches)(operands...); }))
+            : void()),
+       ...);
+    }(std::index_sequence_for<First, Branches...>{});
+    return made;
+  } else {
+    return detail::switch_at<Like, All>(index, branches, operands...);
+  }
 }
 
 /// Runs `carry = body(carry)` while `condition(carry)` holds, at most `most` times: jax.lax.while_loop with a bound, so
@@ -23166,12 +23557,14 @@ struct AddToProductTag {
 template <TensorArgument X, TensorArgument A, TensorArgument B, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
                      Here at = Here::current()) {
+  const detail::FunctionCall named("addmm", x, a, b);
   static_assert(A::rank == 2 && B::rank == 2, "tessera: addmm takes matrices; use ts::baddbmm for batches of them");
   return call<detail::AddToProductTag>(Source::from(at), x, matmul(a, b, at), beta, alpha);
 }
 template <TensorArgument X, TensorArgument A, TensorArgument B, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto baddbmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
                        Here at = Here::current()) {
+  const detail::FunctionCall named("baddbmm", x, a, b);
   static_assert(A::rank == 3 && B::rank == 3,
                 "tessera: baddbmm takes batches of matrices, [batch, M, K] and [batch, K, N]");
   return call<detail::AddToProductTag>(Source::from(at), x, matmul(a, b, at), beta, alpha);
@@ -23241,6 +23634,48 @@ template <class F> constexpr auto autocast_off(const F& f) { return autocast<flo
 
 #endif
 
+// ---- tessera/ops/contraction/per_dim.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_PER_DIM_HPP
+#define TESSERA_OPS_CONTRACTION_PER_DIM_HPP
+
+namespace tessera {
+
+/// A number for each of N spatial dims: `{2, 1}`, or `2` for all of them, as in PyTorch.
+template <int N> struct PerDim {
+  std::array<std::int64_t, N> numbers{};
+
+  constexpr PerDim() : PerDim(0) {}
+  /// Written one by one: in the name of a template argument g++ 12 leaves out elements that an initializer left out, so
+  /// that options which are changed later would share one name.
+  template <std::integral I> constexpr PerDim(I all) {
+    for (auto& own : numbers) own = static_cast<std::int64_t>(all);
+  }
+  template <std::integral... I>
+    requires(N > 1 && sizeof...(I) == N)
+  constexpr PerDim(I... each) : numbers{static_cast<std::int64_t>(each)...} {}
+  constexpr PerDim(const std::array<std::int64_t, N>& each) : numbers(each) {}
+
+  constexpr std::int64_t operator[](std::size_t d) const { return numbers[d]; }
+  constexpr std::int64_t& operator[](std::size_t d) { return numbers[d]; }
+  constexpr auto begin() const { return numbers.begin(); }
+  constexpr auto end() const { return numbers.end(); }
+  friend constexpr bool operator==(const PerDim&, const PerDim&) = default;
+};
+
+namespace detail {
+/// The first member of options, which are given by name: nothing that is written without a name converts to it, so that
+/// {3, 2} is no stride of 3 with a padding of 2.
+struct GivenByName {
+  explicit GivenByName() = default;
+  friend constexpr bool operator==(GivenByName, GivenByName) = default;
+};
+}  // namespace detail
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/contraction/convolution.hpp
 
 #ifndef TESSERA_OPS_CONTRACTION_CONVOLUTION_HPP
@@ -23248,26 +23683,17 @@ template <class F> constexpr auto autocast_off(const F& f) { return autocast<flo
 
 namespace tessera {
 
-namespace detail {
-/// Written one by one: in the name of a template argument g++ 12 leaves out elements that an initializer left out, so
-/// that options which are changed later would share one name.
-template <int N> constexpr std::array<std::int64_t, N> all_of(std::int64_t number) {
-  std::array<std::int64_t, N> made{};
-  for (auto& own : made) own = number;
-  return made;
-}
-}  // namespace detail
-
 /// Options of a convolution over N spatial dims: the stride between windows, zero padding on both sides, the dilation
-/// within a window, and the number of groups of features, each convolved on its own. `padding_after` is the padding
+/// within a window, and the number of groups of features, each convolved on its own. One number is that of all spatial
+/// dims, `{.strides = 2}`. `padding_after` is the padding
 /// after the last element where it differs from `padding`, which is -1 otherwise. With `same` both follow from the
 /// extent n: as many zeros as give ceil(n / stride) windows, of an odd number one more after the last element than
 /// before the first ("SAME" of JAX and TensorFlow, padding='same' of PyTorch).
 template <int N> struct Conv {
-  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
-                              dilation = detail::all_of<N>(1);
+  detail::GivenByName by_name = detail::GivenByName();
+  PerDim<N> strides = 1, padding = 0, dilation = 1;
   std::int64_t groups = 1;
-  std::array<std::int64_t, N> padding_after = detail::all_of<N>(-1);
+  PerDim<N> padding_after = -1;
   bool same = false;
 };
 
@@ -23275,8 +23701,8 @@ template <int N> struct Conv {
 /// groups. Several input extents of that convolution give the same number of windows: the result has the smallest of
 /// these extents, plus `output_padding` at the end.
 template <int N> struct ConvTranspose {
-  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
-                              output_padding = detail::all_of<N>(0), dilation = detail::all_of<N>(1);
+  detail::GivenByName by_name = detail::GivenByName();
+  PerDim<N> strides = 1, padding = 0, output_padding = 0, dilation = 1;
   std::int64_t groups = 1;
 };
 
@@ -23323,6 +23749,7 @@ constexpr EinsumLabels labels_of(std::initializer_list<int> a, std::initializer_
 inline constexpr std::int64_t padding_of_same = -(std::int64_t{1} << 40);
 
 template <int N> struct ConvTag {
+  static constexpr const char* function = N == 1 ? "conv1d" : N == 2 ? "conv2d" : "conv3d";
   static constexpr const char* name = N == 1 ? "conv1d" : N == 2 ? "conv2d" : "conv3d";
   static constexpr auto leading_dims = ops::LeadingDims::batch;
   static constexpr int batched = 1;
@@ -23420,6 +23847,9 @@ template <int N, class X, class W> constexpr auto conv(const X& x, const W& w, c
 }
 
 template <int N> struct ConvTransposeTag {
+  static constexpr const char* function = N == 1   ? "conv_transpose1d"
+                                          : N == 2 ? "conv_transpose2d"
+                                                   : "conv_transpose3d";
   static constexpr const char* name = N == 1 ? "conv_transpose1d" : N == 2 ? "conv_transpose2d" : "conv_transpose3d";
   static constexpr auto leading_dims = ops::LeadingDims::batch;
   static constexpr int batched = 1;
@@ -23547,11 +23977,85 @@ constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& 
 template <TensorArgument X, TensorArgument W>
 constexpr auto conv_transpose3d(const X& x, const W& w, const ConvTranspose<3>& options = {},
                                 Here at = Here::current()) {
-  const auto& [strides, padding, output_padding, dilation, groups] = options;
+  const auto& [by_name, strides, padding, output_padding, dilation, groups] = options;
   return call<detail::ConvTransposeTag<3>>(Source::from(at), x, w, Dim(strides[0]), Dim(strides[1]), Dim(strides[2]),
                                            Dim(padding[0]), Dim(padding[1]), Dim(padding[2]), Dim(output_padding[0]),
                                            Dim(output_padding[1]), Dim(output_padding[2]), Dim(dilation[0]),
                                            Dim(dilation[1]), Dim(dilation[2]), Dim(groups));
+}
+
+namespace detail {
+template <class Y, class Bias> constexpr auto with_bias(const char* function, const Y& y, const Bias& bias, Here at) {
+  static_assert(Bias::rank == 1, "tessera: the bias of a convolution is a vector of its out-features");
+  const FunctionCall named(function, y, bias);
+  return call<AddTag>(Source::from(at), y, bias);
+}
+template <class I> constexpr auto refuse_unnamed_options() {
+  static_assert(
+      std::is_void_v<I>,
+      "tessera: the options of a convolution have names: ts::conv2d(x, w, {.strides = 2, .padding = 1}), also "
+      "after a bias: ts::conv2d(x, w, bias, {.strides = {2, 1}})");
+  return true;
+}
+/// As of operators.hpp, the assertion is where compilers look when it is used.
+struct UnnamedOptions {
+  template <std::integral I, std::integral... More>
+  constexpr UnnamedOptions(I, More...) noexcept(refuse_unnamed_options<I>()) {}
+};
+}  // namespace detail
+
+/// Convolutions with a bias, a vector of the out-features, as F.conv2d: `conv2d(x, w, bias, {.strides = 2})`.
+template <TensorArgument X, TensorArgument W, TensorOperand Bias>
+constexpr auto conv1d(const X& x, const W& w, const Bias& bias, const Conv<1>& options = {},
+                      Here at = Here::current()) {
+  return detail::with_bias("conv1d", conv1d(x, w, options, at), bias, at);
+}
+template <TensorArgument X, TensorArgument W, TensorOperand Bias>
+constexpr auto conv2d(const X& x, const W& w, const Bias& bias, const Conv<2>& options = {},
+                      Here at = Here::current()) {
+  return detail::with_bias("conv2d", conv2d(x, w, options, at), bias, at);
+}
+template <TensorArgument X, TensorArgument W, TensorOperand Bias>
+constexpr auto conv3d(const X& x, const W& w, const Bias& bias, const Conv<3>& options = {},
+                      Here at = Here::current()) {
+  return detail::with_bias("conv3d", conv3d(x, w, options, at), bias, at);
+}
+template <TensorArgument X, TensorArgument W, TensorOperand Bias>
+constexpr auto conv_transpose1d(const X& x, const W& w, const Bias& bias, const ConvTranspose<1>& options = {},
+                                Here at = Here::current()) {
+  return detail::with_bias("conv_transpose1d", conv_transpose1d(x, w, options, at), bias, at);
+}
+template <TensorArgument X, TensorArgument W, TensorOperand Bias>
+constexpr auto conv_transpose2d(const X& x, const W& w, const Bias& bias, const ConvTranspose<2>& options = {},
+                                Here at = Here::current()) {
+  return detail::with_bias("conv_transpose2d", conv_transpose2d(x, w, options, at), bias, at);
+}
+template <TensorArgument X, TensorArgument W, TensorOperand Bias>
+constexpr auto conv_transpose3d(const X& x, const W& w, const Bias& bias, const ConvTranspose<3>& options = {},
+                                Here at = Here::current()) {
+  return detail::with_bias("conv_transpose3d", conv_transpose3d(x, w, options, at), bias, at);
+}
+/// With options that have no names they do not compile.
+template <TensorArgument X, TensorArgument W> constexpr X conv1d(const X& x, const W&, detail::UnnamedOptions) {
+  return x;
+}
+template <TensorArgument X, TensorArgument W> constexpr X conv2d(const X& x, const W&, detail::UnnamedOptions) {
+  return x;
+}
+template <TensorArgument X, TensorArgument W> constexpr X conv3d(const X& x, const W&, detail::UnnamedOptions) {
+  return x;
+}
+template <TensorArgument X, TensorArgument W>
+constexpr X conv_transpose1d(const X& x, const W&, detail::UnnamedOptions) {
+  return x;
+}
+template <TensorArgument X, TensorArgument W>
+constexpr X conv_transpose2d(const X& x, const W&, detail::UnnamedOptions) {
+  return x;
+}
+template <TensorArgument X, TensorArgument W>
+constexpr X conv_transpose3d(const X& x, const W&, detail::UnnamedOptions) {
+  return x;
 }
 
 }  // namespace tessera
@@ -23848,6 +24352,7 @@ template <class X> constexpr void check_nonzero() {
 }
 
 template <int Rank, int D, class Index> struct NonzeroTag {
+  static constexpr const char* function = "nonzero";
   static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Size, class Rest> struct result : Typed<Index, 1> {
     using Checks = decltype([] { check_nonzero<X>(); });
@@ -23857,6 +24362,7 @@ template <int Rank, int D, class Index> struct NonzeroTag {
   }
 };
 template <int Rank, class Index> struct ArgwhereTag {
+  static constexpr const char* function = "argwhere";
   static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Size, class Rest> struct result : Typed<Index, 2> {
     using Checks = decltype([] { check_nonzero<X>(); });
@@ -23880,6 +24386,7 @@ template <class X, class Mask> constexpr void check_mask() {
 
 /// The elements of x for which the mask holds.
 template <int Rank> struct MaskedSelectTag {
+  static constexpr const char* function = "masked_select";
   static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Mask, class Size, class Rest> struct result : Typed<typename X::type, 1> {
     using Checks = decltype([] { check_mask<X, Mask>(); });
@@ -23900,6 +24407,7 @@ template <int Rank> struct MaskedSelectTag {
 
 /// Elements of a source where a mask holds, in their order.
 template <int Rank> struct MaskedScatterTag {
+  static constexpr const char* function = "masked_scatter";
   static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Mask, class Source> struct result : X {
     using Checks = decltype([] {
@@ -23960,6 +24468,25 @@ constexpr auto masked_select(const X& x, const Mask& mask, const Size& size, con
 template <TensorArgument X, TensorArgument Mask, TensorArgument Elements>
 constexpr auto masked_scatter(const X& x, const Mask& mask, const Elements& source, Here at = Here::current()) {
   return call<detail::MaskedScatterTag<X::rank>>(Source::from(at), x, mask, source);
+}
+
+/// Without a size it does not compile.
+template <TensorArgument X> constexpr auto nonzero(const X& x) {
+  static_assert(std::is_void_v<X>, "tessera: shapes can't depend on values, so as in JAX the size of the result is an "
+                                   "argument: ts::nonzero(x, size)");
+  return x;
+}
+/// Without a size it does not compile.
+template <TensorArgument X> constexpr auto argwhere(const X& x) {
+  static_assert(std::is_void_v<X>, "tessera: shapes can't depend on values, so as in JAX the size of the result is an "
+                                   "argument: ts::argwhere(x, size)");
+  return x;
+}
+/// Without a size it does not compile.
+template <TensorArgument X, TensorArgument Mask> constexpr auto masked_select(const X& x, const Mask&) {
+  static_assert(std::is_void_v<X>, "tessera: shapes can't depend on values, so as in JAX the size of the result is an "
+                                   "argument: ts::masked_select(x, mask, size)");
+  return x;
 }
 
 }  // namespace tessera
@@ -24351,24 +24878,42 @@ template <class A, class B> constexpr auto chained(Source source, const A& a, co
   else
     return matmul_of<void, Precision::full>(source, a, b);
 }
+template <class A, class B, class C, class... Rest>
+constexpr auto chained(Source source, const A& a, const B& b, const C& c, const Rest&... rest) {
+  using Last = std::tuple_element_t<sizeof...(Rest), std::tuple<C, Rest...>>;
+  if constexpr (Last::rank == 1 && A::rank != 1)
+    return chained(source, a, chained(source, b, c, rest...));
+  else
+    return chained(source, chained(source, a, b), c, rest...);
+}
 }  // namespace detail
 
 /// The product of several matrices; the first and the last may be vectors (torch.linalg.multi_dot). Extents are not
 /// known when a program is traced, so products are taken from the left, or from the right if the last operand is a
-/// vector; for another order write the products one by one. Messages give the line that made the first operand. Errors
-/// and communication: as matmul.
+/// vector; for another order write the products one by one. Of more than four operands, messages give the line that
+/// made the first. Errors and communication: as matmul.
 ///
 ///     const auto y = ts::multi_dot(a, b, c, x);   // a (b (c x))
-template <TensorArgument A, TensorArgument B> constexpr auto multi_dot(const A& a, const B& b) {
-  return detail::chained(detail::line_of(a), a, b);
+template <TensorArgument A, TensorArgument B>
+constexpr auto multi_dot(const A& a, const B& b, Here at = Here::current()) {
+  const detail::FunctionCall named("multi_dot", a, b);
+  return detail::chained(Source::from(at), a, b);
 }
-template <TensorArgument A, TensorArgument B, TensorArgument C, TensorOperand... Rest>
-constexpr auto multi_dot(const A& a, const B& b, const C& c, const Rest&... rest) {
-  using Last = std::tuple_element_t<sizeof...(Rest), std::tuple<C, Rest...>>;
-  if constexpr (Last::rank == 1 && A::rank != 1)
-    return multi_dot(a, multi_dot(b, c, rest...));
-  else
-    return multi_dot(multi_dot(a, b), c, rest...);
+template <TensorArgument A, TensorArgument B, TensorArgument C>
+constexpr auto multi_dot(const A& a, const B& b, const C& c, Here at = Here::current()) {
+  const detail::FunctionCall named("multi_dot", a, b, c);
+  return detail::chained(Source::from(at), a, b, c);
+}
+template <TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument D>
+constexpr auto multi_dot(const A& a, const B& b, const C& c, const D& d, Here at = Here::current()) {
+  const detail::FunctionCall named("multi_dot", a, b, c, d);
+  return detail::chained(Source::from(at), a, b, c, d);
+}
+template <TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument D, TensorArgument E,
+          TensorOperand... Rest>
+constexpr auto multi_dot(const A& a, const B& b, const C& c, const D& d, const E& e, const Rest&... rest) {
+  const detail::FunctionCall named("multi_dot", a, b, c, d, e, rest...);
+  return detail::chained(detail::line_of(a), a, b, c, d, e, rest...);
 }
 
 /// y[..., o] = sum over i and j of x1[..., i] weight[o, i, j] x2[..., j] (F.bilinear): a weight of [out, in1, in2] as
@@ -24760,8 +25305,26 @@ template <class F, class X> constexpr auto vjp(const F& f, const X& x, Here at =
 template <class F, class X, class Y> constexpr auto vjp(const F& f, const X& x, const Y& y, Here at = Here::current()) {
   return detail::vjp_at(Source::from(at), f, x, y);
 }
+template <class F, class P1, class P2, class P3>
+constexpr auto vjp(const F& f, const P1& p1, const P2& p2, const P3& p3, Here at = Here::current()) {
+  return detail::vjp_at(Source::from(at), f, p1, p2, p3);
+}
+template <class F, class P1, class P2, class P3, class P4>
+constexpr auto vjp(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4, Here at = Here::current()) {
+  return detail::vjp_at(Source::from(at), f, p1, p2, p3, p4);
+}
+template <class F, class P1, class P2, class P3, class P4, class P5>
+constexpr auto vjp(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4, const P5& p5,
+                   Here at = Here::current()) {
+  return detail::vjp_at(Source::from(at), f, p1, p2, p3, p4, p5);
+}
+template <class F, class P1, class P2, class P3, class P4, class P5, class P6>
+constexpr auto vjp(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4, const P5& p5, const P6& p6,
+                   Here at = Here::current()) {
+  return detail::vjp_at(Source::from(at), f, p1, p2, p3, p4, p5, p6);
+}
 template <class F, class... Primals>
-  requires(sizeof...(Primals) > 2)
+  requires(sizeof...(Primals) > 6)
 constexpr auto vjp(const F& f, const Primals&... primals) {
   return detail::vjp_at({}, f, primals...);
 }
@@ -24776,8 +25339,27 @@ template <class F, class X, class Y>
 constexpr auto linearize(const F& f, const X& x, const Y& y, Here at = Here::current()) {
   return detail::linearize_at(Source::from(at), f, x, y);
 }
+template <class F, class P1, class P2, class P3>
+constexpr auto linearize(const F& f, const P1& p1, const P2& p2, const P3& p3, Here at = Here::current()) {
+  return detail::linearize_at(Source::from(at), f, p1, p2, p3);
+}
+template <class F, class P1, class P2, class P3, class P4>
+constexpr auto linearize(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4,
+                         Here at = Here::current()) {
+  return detail::linearize_at(Source::from(at), f, p1, p2, p3, p4);
+}
+template <class F, class P1, class P2, class P3, class P4, class P5>
+constexpr auto linearize(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4, const P5& p5,
+                         Here at = Here::current()) {
+  return detail::linearize_at(Source::from(at), f, p1, p2, p3, p4, p5);
+}
+template <class F, class P1, class P2, class P3, class P4, class P5, class P6>
+constexpr auto linearize(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4, const P5& p5, const P6& p6,
+                         Here at = Here::current()) {
+  return detail::linearize_at(Source::from(at), f, p1, p2, p3, p4, p5, p6);
+}
 template <class F, class... Primals>
-  requires(sizeof...(Primals) > 2)
+  requires(sizeof...(Primals) > 6)
 constexpr auto linearize(const F& f, const Primals&... primals) {
   return detail::linearize_at({}, f, primals...);
 }
@@ -24964,6 +25546,7 @@ template <int Count> constexpr Value grid_index(Value x, int k) {
 }
 
 struct CartesianTag {
+  static constexpr const char* function = "cartesian_prod";
   static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class... Rest> struct result : Typed<typename X::type, 2> {
     using Checks = decltype([] {
@@ -24991,6 +25574,7 @@ struct CartesianTag {
 };
 
 template <int Count, bool Repeated> struct CombinationsTag {
+  static constexpr const char* function = "combinations";
   static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X> struct result : Typed<typename X::type, 2> {
     using Checks = decltype([] {
@@ -25101,7 +25685,7 @@ template <int Rank, int Dims> struct ReshapeTag {
       ++f.count;
     }
     const int kept = f.count;
-    if constexpr (Rank > 1) x = MergeTag<Rank, 0, Rank - 1>::emit(context, x);
+    if constexpr (Rank > 1) x = MergeTag<Rank, 0, Rank - 1, MadeBy::reshape>::emit(context, x);
     return build::insert_singletons(rearrange(x, 1, kept, f, sizes, {.by = MadeBy::reshape}), ones, lead + Dims);
   }
 };
@@ -25294,6 +25878,7 @@ template <int Rank, int D> struct SliceScatterTag {
 };
 
 template <int Rank> struct DiagonalScatterTag {
+  static constexpr const char* function = "diagonal_scatter";
   static constexpr auto leading_dims = ops::LeadingDims::extended;
   static_assert(Rank >= 2, "tessera: diagonal_scatter takes tensors of rank 2 or more");
   template <class X, class Update> struct result : X {
@@ -25357,6 +25942,7 @@ constexpr auto slice_scatter(const X& x, const Update& update, const Start& star
 /// slice_scatter.
 template <int D, TensorArgument X, TensorArgument Update, SizeOperand Index>
 constexpr auto select_scatter(const X& x, const Update& update, const Index& index, Here at = Here::current()) {
+  const detail::FunctionCall named("select_scatter", x, update);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return slice_scatter<dim>(x, unsqueeze<dim>(update, at), index, 1, at);
 }
@@ -25590,6 +26176,7 @@ template <class X, class Indices, class Source> struct RowsPutIn : X {
 
 /// With `Room` an index may be the extent of the dim: its row is left out.
 template <int Rank, int D, bool Room = false> struct IndexCopyTag {
+  static constexpr const char* function = "index_copy";
   static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Indices, class Source> using result = RowsPutIn<X, Indices, Source>;
   static constexpr Value emit(Value context, Value x, Value indices, Value source) {
@@ -25597,6 +26184,9 @@ template <int Rank, int D, bool Room = false> struct IndexCopyTag {
     source = source.at(context.source);
     indices = one_vector(indices, context);
     const int dim = source.shifted(D, Rank);
+    for (int d = 0; d < Rank; ++d)
+      if (d != D) build::same_extents(x, x.shifted(d, Rank), source, source.shifted(d, Rank), 1, build::ExtentsOf::put);
+    build::same_extents(source, dim, indices, 0, 1, build::ExtentsOf::put_rows);
     const Value extent = build::extent(source, dim), count = build::cast(extent, DType::i32);
     // The row that goes to each index; where none does, a row of zeros after those of the source is looked up.
     const Value kept = build::extent(x, dim), zero = kept.number(0);
@@ -25761,6 +26351,7 @@ constexpr auto index_add(const X& x, const Indices& indices, const Elements& sou
 /// index_copy.
 template <int D, TensorArgument X, TensorArgument Indices, Operand V>
 constexpr auto index_fill(const X& x, const Indices& indices, const V& value, Here at = Here::current()) {
+  const detail::FunctionCall named("index_fill", x, indices);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return masked_fill(x, call<detail::IsNamedTag<X::rank, dim>>(Source::from(at), x, indices), value, at);
 }
@@ -25785,6 +26376,23 @@ template <TensorArgument X, TensorOperand... Indices>
 constexpr auto index(const X& x, const std::tuple<Indices...>& indices, Here at = Here::current()) {
   return std::apply([&](const Indices&... i) { return call<detail::IndexTag<X::rank>>(Source::from(at), x, i...); },
                     indices);
+}
+
+/// The same, of up to four indices without a tuple.
+template <TensorArgument X, TensorOperand I> constexpr auto index(const X& x, const I& i, Here at = Here::current()) {
+  return embedding(x, i, at);
+}
+template <TensorArgument X, TensorOperand I, TensorOperand J>
+constexpr auto index(const X& x, const I& i, const J& j, Here at = Here::current()) {
+  return call<detail::IndexTag<X::rank>>(Source::from(at), x, i, j);
+}
+template <TensorArgument X, TensorOperand I, TensorOperand J, TensorOperand K>
+constexpr auto index(const X& x, const I& i, const J& j, const K& k, Here at = Here::current()) {
+  return call<detail::IndexTag<X::rank>>(Source::from(at), x, i, j, k);
+}
+template <TensorArgument X, TensorOperand I, TensorOperand J, TensorOperand K, TensorOperand L>
+constexpr auto index(const X& x, const I& i, const J& j, const K& k, const L& l, Here at = Here::current()) {
+  return call<detail::IndexTag<X::rank>>(Source::from(at), x, i, j, k, l);
 }
 
 /// x with values at one index for each of its first dims (torch.index_put, x.at[i, j].set): x [M, N, row...], indices
@@ -25819,6 +26427,7 @@ enum class BagMode : std::uint8_t { sum, mean, max };
 namespace detail {
 
 template <BagMode Mode> struct EmbeddingBagTag {
+  static constexpr const char* function = "embedding_bag";
   static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class Table, class Indices, class Offsets, class... Weights>
   struct result : Typed<typename Table::type, 2> {
@@ -25995,6 +26604,13 @@ constexpr auto scatter(const X& x, const Indices& indices, const Elements& sourc
   return detail::scatter<D, ScatterRule{.replaces = true}>(x, indices, source, at);
 }
 
+/// With one number in place of the source (scatter.value of PyTorch): `scatter<1>(zeros_like(x), indices, 1)`.
+template <int D, TensorArgument X, TensorArgument Indices, NumberOperand V>
+constexpr auto scatter(const X& x, const Indices& indices, const V& value, Here at = Here::current()) {
+  const detail::FunctionCall named("scatter", x, indices);
+  return scatter<D>(x, indices, full_like(cast<typename X::element>(indices, at), value, at), at);
+}
+
 /// Adds elements to a copy of x along dim D (torch.scatter_add): y = x, then y[.., indices[.., k, ..], ..] +=
 /// source[.., k, ..] for each element of source. A histogram is `scatter_add<0>(zeros, bins, ones)`. Indices and source
 /// have one shape, and the extents of x along the other dims. Floating elements are added in f64 in the order of the
@@ -26015,6 +26631,7 @@ constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& s
 template <int D, Reduction R, bool IncludeSelf = true, TensorArgument X, TensorArgument Indices,
           TensorArgument Elements>
 constexpr auto scatter_reduce(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
+  const detail::FunctionCall named("scatter_reduce", x, indices, source);
   static_assert(R == Reduction::sum || R == Reduction::product || R == Reduction::max || R == Reduction::min,
                 "tessera: scatter_reduce takes ts::Reduction::sum, product, max or min");
   using T = typename X::element;
@@ -26273,6 +26890,89 @@ template <TensorArgument X, Operand Set> constexpr auto isin(const X& x, const S
 
 #endif
 
+// ---- tessera/ops/indexing/row.hpp
+
+#ifndef TESSERA_OPS_INDEXING_ROW_HPP
+#define TESSERA_OPS_INDEXING_ROW_HPP
+
+// Rows at indices: x[i], whose operator is in graph/trace/expression/operators.hpp, and index_select of a list.
+
+namespace tessera::detail {
+
+template <class X> struct RowOf {
+  static constexpr bool has_rows = X::rank > 0;
+  static_assert(has_rows, "tessera: a tensor of rank 0 has no rows: x[i] takes a tensor of rank 1 or more");
+  static constexpr int rank = has_rows ? X::rank : 1;
+
+  static constexpr auto select(const X& x, const Dim& i, Source at) {
+    if constexpr (has_rows)
+      return call<SelectIndexTag<rank, 0>>(at, x, i);
+    else
+      return x;
+  }
+  template <class I> static constexpr auto dynamic(const X& x, const I& i, Source at) {
+    if constexpr (has_rows) {
+      const auto index = call<OneIndexTag<rank, 0>>(at, x, i);
+      const FunctionCall named("dynamic_index", x, index);
+      return call<SqueezeTag<rank, 0>>(at, call<IndexSelectTag>(at, x, index));
+    } else {
+      return x;
+    }
+  }
+  /// The line of an index that is computed.
+  template <class I> static constexpr Source line_of(const I& i) {
+    if constexpr (ExprOperand<I>)
+      return i.source;
+    else
+      return detail::line_of(i);
+  }
+};
+
+/// The elements at a few indices along dim D that are known when the program is planned.
+template <int Rank, int D> struct IndexListTag {
+  static constexpr const char* function = "index_select";
+  template <class X, class... Indices> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x, auto... indices) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value extent = build::extent(x, dim), one = x.integer(1, DType::i64);
+    const auto row = [&](Value index) {
+      return build::slice(x, dim, from_either_end(as_size(index), extent), one, MadeBy::select);
+    };
+    if constexpr (sizeof...(indices) == 1)
+      return row(indices...);
+    else
+      return ConcatTag<Rank, D>::emit(context, row(indices)...);
+  }
+};
+
+}  // namespace tessera::detail
+
+namespace tessera {
+
+/// The elements of x at up to 16 indices along dim D that are known when the program is planned, in their order:
+/// `index_select<0>(x, {0, 2})` is x[[0, 2]], rows 0 and 2. A negative index counts from the end. Errors and
+/// communication: as select.
+template <int D, TensorArgument X, std::size_t N>
+constexpr auto index_select(const X& x, const Dim (&indices)[N], Here at = Here::current()) {
+  static_assert(N <= 16,
+                "tessera: a list of indices has at most 16 of them; write ts::index_select<D>(x, i) with a tensor");
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return call<detail::IndexListTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices[I]...);
+  }(std::make_index_sequence<N>());
+}
+/// With one index it does not compile.
+template <int D, TensorArgument X, SizeOperand I> constexpr auto index_select(const X& x, const I&) {
+  static_assert(std::is_void_v<I>,
+                "tessera: ts::index_select<D>(x, indices) takes a vector of indices, or a list of numbers such as "
+                "{0, 2}; for the elements at an index, without dim D, write ts::select<D>(x, i), or x[i] for dim 0");
+  return x;
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/indexing/segment.hpp
 
 #ifndef TESSERA_OPS_INDEXING_SEGMENT_HPP
@@ -26387,6 +27087,7 @@ namespace detail {
 
 /// gather of a tensor that is first repeated along the dims of static extent 1 along which the indices extend.
 template <int Rank, int D> struct TakeAlongDimTag : GatherTag<Rank, D> {
+  static constexpr const char* function = "take_along_dim";
   static constexpr Value emit(Value context, Value x, Value indices) {
     x = x.at(context.source);
     const int dim = x.shifted(D, Rank), rank = x.rank();
@@ -28553,6 +29254,7 @@ template <LossReduction Reduction = LossReduction::mean, TensorArgument Query, T
           detail::TemperatureOperand Temperature = double>
 constexpr auto info_nce(const Query& query, const Keys& keys, const Temperature& temperature = 0.1,
                         Here at = Here::current()) {
+  const detail::FunctionCall named("info_nce", query, keys);
   static_assert(Query::rank == 2 && Keys::rank == 2, "tessera: info_nce takes query and keys of [batch, features]");
   const auto cosines = einsum<"id,jd->ij">(detail::unit_rows(query, at), detail::unit_rows(keys, at), at);  // [B, B]
   const auto logits = call<DivTag>(Source::from(at), cosines, temperature);
@@ -28564,6 +29266,7 @@ template <LossReduction Reduction = LossReduction::mean, TensorArgument Query, T
   requires(!detail::TemperatureOperand<Negatives>)
 constexpr auto info_nce(const Query& query, const Keys& keys, const Negatives& negatives,
                         const Temperature& temperature = 0.1, Here at = Here::current()) {
+  const detail::FunctionCall named("info_nce", query, keys);
   static_assert(
       Query::rank == 2 && Keys::rank == 2 && Negatives::rank == 2,
       "tessera: info_nce takes query and keys of [batch, features], then negatives of [count, features], or a "
@@ -28634,6 +29337,7 @@ constexpr auto argsort(const X& x, Here at = Here::current()) {
 /// axes divide, otherwise by an all_gather; the result keeps that sharding. None for other split dims.
 template <int D = -1, Order O = Order::ascending, TensorArgument X>
 constexpr auto sort(const X& x, Here at = Here::current()) {
+  const detail::FunctionCall named("sort", x);
   return call<detail::SortTag<X::rank, detail::checked_dim<D, X::rank>(), O>>(Source::from(at), x);
 }
 
@@ -28648,6 +29352,7 @@ template <class Values, class Indices> struct TopK {
 /// for k above the extent. Communication: as sort.
 template <int D = -1, Element Index = std::int32_t, TensorArgument X, SizeOperand K>
 constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
+  const detail::FunctionCall named("topk", x);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   const auto indices = call<detail::ArgsortTag<X::rank, dim, Order::descending, Index>>(Source::from(at), x, Dim(k));
   const auto values = call<detail::GatherTag<X::rank, dim>>(Source::from(at), x, indices);
@@ -29347,6 +30052,7 @@ enum class Replacement : std::uint8_t { no, yes };
 template <Replacement R = Replacement::no, std::uint32_t Stream = 0, TensorArgument P, SizeOperand Count,
           class Key = detail::NoKey>
 constexpr auto multinomial(const P& weights, const Count& count, const Key& key = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("multinomial", weights);
   const auto noisy = call<detail::PerturbedTag<Stream>>(
       Source::from(at),
       call<detail::LogWeightsTag<P::rank, R == Replacement::yes>>(Source::from(at), weights, Dim(count)),
@@ -29362,6 +30068,7 @@ constexpr auto multinomial(const P& weights, const Count& count, const Key& key 
 /// as argmax.
 template <int D = -1, std::uint32_t Stream = 0, TensorArgument Logits, class Key = detail::NoKey>
 constexpr auto categorical(const Logits& logits, const Key& key = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("categorical", logits);
   return argmax<D>(call<detail::PerturbedTag<Stream>>(Source::from(at), logits, detail::drawn_from(key)), at);
 }
 
@@ -29369,6 +30076,7 @@ constexpr auto categorical(const Logits& logits, const Key& key = {}, Here at = 
 /// back to where each element came from. Communication: as index_select.
 template <int D, std::uint32_t Stream = 0, TensorArgument X, class Key = detail::NoKey>
 constexpr auto permutation(const X& x, const Key& key = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("permutation", x);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return index_select<D>(
       x, call<detail::PermutationTag<X::rank, dim, Stream>>(Source::from(at), x, detail::drawn_from(key)), at);
@@ -29460,6 +30168,7 @@ namespace detail {
 
 /// Dropout of one element for each example and feature of [batch, spatial..., features].
 template <int Rank, std::uint32_t Stream> struct FeatureDropoutTag {
+  static constexpr const char* function = Rank == 3 ? "dropout1d" : Rank == 4 ? "dropout2d" : "dropout3d";
   template <class X, class Rate, class Key> struct result : DropoutTag<Stream>::template result<X, Rate, Key> {
     using Ranks = decltype([] {
       static_assert(X::rank == Rank, "tessera: dropout1d, dropout2d and dropout3d take [batch, spatial..., features]");
@@ -29599,6 +30308,7 @@ constexpr auto gamma(const A& concentration, const Key& key = {}, Here at = Here
 /// For concentrations far below 1, x and y may both be 0 in f32, and the draw is NaN: use double there.
 template <std::uint32_t Stream = 0, TensorArgument A, TensorArgument B, class Key>
 constexpr auto beta(const A& a, const B& b, const Key& key, Here at = Here::current()) {
+  const detail::FunctionCall named("beta", a, b);
   const auto x = gamma<2 * Stream>(a, key, at);
   const auto y = gamma<2 * Stream + 1>(b, key, at);
   return call<DivTag>(Source::from(at), x, call<AddTag>(Source::from(at), x, y));
@@ -29608,6 +30318,7 @@ constexpr auto beta(const A& a, const B& b, const Key& key, Here at = Here::curr
 /// Communication: an all-reduce of the sums if the last dim is split.
 template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto dirichlet(const A& concentration, const Key& key, Here at = Here::current()) {
+  const detail::FunctionCall named("dirichlet", concentration);
   const auto x = gamma<Stream>(concentration, key, at);
   return call<DivTag>(Source::from(at), x, unsqueeze<-1>(sum<-1>(x, at), at));
 }
@@ -30025,6 +30736,13 @@ constexpr auto histogram(const X& x, const Count& bins, const Low& low, const Hi
   return call<detail::HistogramTag<X::rank>>(Source::from(at), x, Dim(bins), low, high);
 }
 
+/// Without a size it does not compile.
+template <TensorArgument X> constexpr auto bincount(const X& x) {
+  static_assert(std::is_void_v<X>, "tessera: shapes can't depend on values, so as in JAX the size of the result is an "
+                                   "argument: ts::bincount(x, count)");
+  return x;
+}
+
 }  // namespace tessera
 
 #endif
@@ -30045,6 +30763,7 @@ struct LocalResponseNorm {
 namespace detail {
 
 struct LocalResponseNormTag {
+  static constexpr const char* function = "local_response_norm";
   template <class X, class Size, class... Numbers> struct result : X {
     using Checks = decltype([] {
       static_assert(is_floating_v<typename X::type> && X::rank >= 2 && X::rank < max_rank,
@@ -30556,6 +31275,7 @@ struct RankedDim {
 };
 
 template <int Rank, int D, bool IgnoresNan> struct MedianTag {
+  static constexpr const char* function = IgnoresNan ? "nanmedian" : "median";
   template <class A> using result = Typed<typename A::type, Rank - 1>;
   static constexpr Value emit(Value context, Value x) {
     const RankedDim line(x.at(context.source), x.shifted(D, Rank));
@@ -30565,6 +31285,7 @@ template <int Rank, int D, bool IgnoresNan> struct MedianTag {
 };
 
 template <int Rank, int D, Interpolation How, bool IgnoresNan> struct QuantileTag {
+  static constexpr const char* function = IgnoresNan ? "nanquantile" : "quantile";
   template <class A, class Q> using result = Typed<element_t<floating_type(dtype_v<typename A::type>)>, Rank - 1>;
   static constexpr Value emit(Value context, Value x, Value q) {
     x = build::cast(x.at(context.source), floating_type(x.dtype()));
@@ -30660,6 +31381,7 @@ constexpr auto kthvalue(const X& x, const K& k, Here at = Here::current()) {
 /// occurrence, both without the dim (torch.mode): `auto [values, indices] = mode<-1>(x)`. NaN is equal to no element.
 /// The gradient goes to that occurrence. Communication: as sort.
 template <int D = -1, TensorArgument X> constexpr auto mode(const X& x, Here at = Here::current()) {
+  const detail::FunctionCall named("mode", x);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   // The sorted elements are runs of equal ones; the length of a run so far is largest at the end of the longest run.
   const auto order = argsort<dim>(x, at);
@@ -30689,24 +31411,24 @@ template <int D = -1, TensorArgument X> constexpr auto mode(const X& x, Here at 
 namespace tessera {
 
 /// Options of a max pool: the extents of a window, the stride between windows (0: the extent of a window, PyTorch's
-/// default), padding with -infinity on both sides, and the distance between the elements of a window.
+/// default), padding with -infinity on both sides, and the distance between the elements of a window. One number is
+/// that of all spatial dims, `{.window = 3}`.
 template <int N> struct MaxPool {
-  std::array<std::int64_t, N> window{}, strides{}, padding{}, dilation = [] {
-    std::array<std::int64_t, N> ones{};
-    for (auto& one : ones) one = 1;
-    return ones;
-  }();
+  detail::GivenByName by_name = detail::GivenByName();
+  PerDim<N> window{}, strides{}, padding{}, dilation = 1;
 };
 /// Options of an average pool: as for a max pool, with zeros as padding. `count_include_pad`: whether the average
 /// counts these zeros, as in PyTorch by default.
 template <int N> struct AvgPool {
-  std::array<std::int64_t, N> window{}, strides{}, padding{};
+  detail::GivenByName by_name = detail::GivenByName();
+  PerDim<N> window{}, strides{}, padding{};
   bool count_include_pad = true;
 };
 
 /// Options of a power-average pool: as for a max pool, without padding.
 template <int N> struct LpPool {
-  std::array<std::int64_t, N> window{}, strides{};
+  detail::GivenByName by_name = detail::GivenByName();
+  PerDim<N> window{}, strides{};
 };
 
 namespace detail {
@@ -30843,7 +31565,15 @@ template <int N> struct AvgPoolTag {
 
 /// Index i of a result of extent `size` is made of the indices floor(i n / size) to ceil((i + 1) n / size) of a dim of
 /// extent n: their mean, or the largest.
+template <int N, bool Max>
+inline constexpr const char* adaptive_pool_name = Max      ? N == 1   ? "adaptive_max_pool1d"
+                                                             : N == 2 ? "adaptive_max_pool2d"
+                                                                      : "adaptive_max_pool3d"
+                                                  : N == 1 ? "adaptive_avg_pool1d"
+                                                  : N == 2 ? "adaptive_avg_pool2d"
+                                                           : "adaptive_avg_pool3d";
 template <int N, bool Max> struct AdaptivePoolTag {
+  static constexpr const char* function = adaptive_pool_name<N, Max>;
   template <class X, class... Sizes> using result = PoolResult<N, X>;
   static constexpr Value emit(Value context, Value x, auto... sizes) {
     const Value all[] = {as_size(sizes)...};
@@ -30909,6 +31639,23 @@ constexpr auto max_pool3d(const X& x, const MaxPool<3>& options, Here at = Here:
   return detail::pool<detail::MaxPoolTag<3>, 3>(x, options, at, options.dilation[0], options.dilation[1],
                                                 options.dilation[2]);
 }
+/// With the options in the order of PyTorch, each one number or {height, width}: `max_pool2d(x, 2)`, `max_pool2d(x, 3,
+/// 2, 1)` of windows 3 x 3 with strides of 2 and a padding of 1.
+template <TensorArgument X>
+constexpr auto max_pool1d(const X& x, const PerDim<1>& window, const PerDim<1>& strides = 0,
+                          const PerDim<1>& padding = 0, const PerDim<1>& dilation = 1, Here at = Here::current()) {
+  return max_pool1d(x, MaxPool<1>{.window = window, .strides = strides, .padding = padding, .dilation = dilation}, at);
+}
+template <TensorArgument X>
+constexpr auto max_pool2d(const X& x, const PerDim<2>& window, const PerDim<2>& strides = 0,
+                          const PerDim<2>& padding = 0, const PerDim<2>& dilation = 1, Here at = Here::current()) {
+  return max_pool2d(x, MaxPool<2>{.window = window, .strides = strides, .padding = padding, .dilation = dilation}, at);
+}
+template <TensorArgument X>
+constexpr auto max_pool3d(const X& x, const PerDim<3>& window, const PerDim<3>& strides = 0,
+                          const PerDim<3>& padding = 0, const PerDim<3>& dilation = 1, Here at = Here::current()) {
+  return max_pool3d(x, MaxPool<3>{.window = window, .strides = strides, .padding = padding, .dilation = dilation}, at);
+}
 
 /// The mean of each window, `avg_pool2d(x, {.window = {2, 2}})`. bf16 and f16 are added up in f32. Otherwise as
 /// max_pool.
@@ -30923,6 +31670,22 @@ constexpr auto avg_pool2d(const X& x, const AvgPool<2>& options, Here at = Here:
 template <TensorArgument X>
 constexpr auto avg_pool3d(const X& x, const AvgPool<3>& options, Here at = Here::current()) {
   return detail::pool<detail::AvgPoolTag<3>, 3>(x, options, at, options.count_include_pad ? 1 : 0);
+}
+/// With the window, strides and padding in the order of PyTorch: `avg_pool2d(x, 2)`.
+template <TensorArgument X>
+constexpr auto avg_pool1d(const X& x, const PerDim<1>& window, const PerDim<1>& strides = 0,
+                          const PerDim<1>& padding = 0, Here at = Here::current()) {
+  return avg_pool1d(x, AvgPool<1>{.window = window, .strides = strides, .padding = padding}, at);
+}
+template <TensorArgument X>
+constexpr auto avg_pool2d(const X& x, const PerDim<2>& window, const PerDim<2>& strides = 0,
+                          const PerDim<2>& padding = 0, Here at = Here::current()) {
+  return avg_pool2d(x, AvgPool<2>{.window = window, .strides = strides, .padding = padding}, at);
+}
+template <TensorArgument X>
+constexpr auto avg_pool3d(const X& x, const PerDim<3>& window, const PerDim<3>& strides = 0,
+                          const PerDim<3>& padding = 0, Here at = Here::current()) {
+  return avg_pool3d(x, AvgPool<3>{.window = window, .strides = strides, .padding = padding}, at);
 }
 
 namespace detail {
@@ -30966,20 +31729,36 @@ template <TensorArgument X, NumberOperand P>
 constexpr auto lp_pool3d(const X& x, const P& p, const LpPool<3>& options, Here at = Here::current()) {
   return detail::lp_pool<3>(x, p, options, at);
 }
+/// With the window and strides in the order of PyTorch: `lp_pool2d(x, 2, 3)`.
+template <TensorArgument X, NumberOperand P>
+constexpr auto lp_pool1d(const X& x, const P& p, const PerDim<1>& window, const PerDim<1>& strides = 0,
+                         Here at = Here::current()) {
+  return lp_pool1d(x, p, LpPool<1>{.window = window, .strides = strides}, at);
+}
+template <TensorArgument X, NumberOperand P>
+constexpr auto lp_pool2d(const X& x, const P& p, const PerDim<2>& window, const PerDim<2>& strides = 0,
+                         Here at = Here::current()) {
+  return lp_pool2d(x, p, LpPool<2>{.window = window, .strides = strides}, at);
+}
+template <TensorArgument X, NumberOperand P>
+constexpr auto lp_pool3d(const X& x, const P& p, const PerDim<3>& window, const PerDim<3>& strides = 0,
+                         Here at = Here::current()) {
+  return lp_pool3d(x, p, LpPool<3>{.window = window, .strides = strides}, at);
+}
 
 /// Averages to the given extents: index i of a result of extent m is the mean over the indices floor(i n / m) to
 /// ceil((i + 1) n / m) of a dim of extent n, as in PyTorch. `adaptive_avg_pool2d(x, {1, 1})` is the mean of each image.
 /// Each dim costs n m additions a line. Communication: over a split spatial dim the result is partial.
 template <TensorArgument X>
-constexpr auto adaptive_avg_pool1d(const X& x, const std::array<std::int64_t, 1>& extents, Here at = Here::current()) {
+constexpr auto adaptive_avg_pool1d(const X& x, const PerDim<1>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<1, false>>(Source::from(at), x, Dim(extents[0]));
 }
 template <TensorArgument X>
-constexpr auto adaptive_avg_pool2d(const X& x, const std::array<std::int64_t, 2>& extents, Here at = Here::current()) {
+constexpr auto adaptive_avg_pool2d(const X& x, const PerDim<2>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<2, false>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]));
 }
 template <TensorArgument X>
-constexpr auto adaptive_avg_pool3d(const X& x, const std::array<std::int64_t, 3>& extents, Here at = Here::current()) {
+constexpr auto adaptive_avg_pool3d(const X& x, const PerDim<3>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<3, false>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]),
                                                  Dim(extents[2]));
 }
@@ -30987,15 +31766,15 @@ constexpr auto adaptive_avg_pool3d(const X& x, const std::array<std::int64_t, 3>
 /// The largest elements of the windows of adaptive_avg_pool. One of equal elements gets the gradient. Communication:
 /// over a split spatial dim all-reduces of the maxima and of their positions, and the result is partial.
 template <TensorArgument X>
-constexpr auto adaptive_max_pool1d(const X& x, const std::array<std::int64_t, 1>& extents, Here at = Here::current()) {
+constexpr auto adaptive_max_pool1d(const X& x, const PerDim<1>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<1, true>>(Source::from(at), x, Dim(extents[0]));
 }
 template <TensorArgument X>
-constexpr auto adaptive_max_pool2d(const X& x, const std::array<std::int64_t, 2>& extents, Here at = Here::current()) {
+constexpr auto adaptive_max_pool2d(const X& x, const PerDim<2>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<2, true>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]));
 }
 template <TensorArgument X>
-constexpr auto adaptive_max_pool3d(const X& x, const std::array<std::int64_t, 3>& extents, Here at = Here::current()) {
+constexpr auto adaptive_max_pool3d(const X& x, const PerDim<3>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<3, true>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]), Dim(extents[2]));
 }
 
@@ -31147,13 +31926,22 @@ template <bool Sorted, class X, class Size> constexpr auto unique_of(const X& x,
 /// size. Communication: as sort of the tensor as a vector.
 template <TensorArgument X, SizeOperand Size>
 constexpr auto unique(const X& x, const Size& size, Here at = Here::current()) {
+  const detail::FunctionCall named("unique", x);
   return detail::unique_of<true>(x, size, at);
 }
 /// The first `size` runs of equal elements in row-major order (torch.unique_consecutive): their values and lengths, and
 /// for each element the index of its run. After the last one, values are the first element. Otherwise as unique.
 template <TensorArgument X, SizeOperand Size>
 constexpr auto unique_consecutive(const X& x, const Size& size, Here at = Here::current()) {
+  const detail::FunctionCall named("unique_consecutive", x);
   return detail::unique_of<false>(x, size, at);
+}
+
+/// Without a size it does not compile.
+template <TensorArgument X> constexpr auto unique(const X& x) {
+  static_assert(std::is_void_v<X>, "tessera: shapes can't depend on values, so as in JAX the size of the result is an "
+                                   "argument: ts::unique(x, size)");
+  return x;
 }
 
 }  // namespace tessera
@@ -31170,6 +31958,7 @@ namespace tessera {
 namespace detail {
 
 template <bool AlignCorners> struct AffineGridTag {
+  static constexpr const char* function = "affine_grid";
   template <class Theta, class... Sizes> struct result : Typed<typename Theta::type, 4> {
     using Checks = decltype([] {
       static_assert(Theta::rank == 3 && is_floating_v<typename Theta::type>,
@@ -31238,6 +32027,7 @@ struct GridSample {
 namespace detail {
 
 template <GridSample Options> struct GridSampleTag {
+  static constexpr const char* function = "grid_sample";
   static constexpr auto leading_dims = ops::LeadingDims::batch;
   static constexpr int batched = 2;
   template <class X, class Grid> struct result : Typed<typename X::type, 4> {
@@ -31354,6 +32144,7 @@ struct Interpolate {
 namespace detail {
 
 template <int Rank, int D, Interpolate Options> struct InterpolateTag {
+  static constexpr const char* function = "interpolate";
   static_assert(!Options.align_corners || Options.mode == InterpolateMode::linear ||
                     Options.mode == InterpolateMode::cubic,
                 "tessera: align_corners of interpolate is for linear and cubic");
@@ -31426,6 +32217,25 @@ template <int D, Interpolate Options = Interpolate{}, TensorArgument X, SizeOper
 constexpr auto interpolate(const X& x, const Size& size, Here at = Here::current()) {
   return call<detail::InterpolateTag<X::rank, detail::checked_dim<D, X::rank>(), Options>>(Source::from(at), x,
                                                                                            Dim(size));
+}
+
+/// All spatial dims with other extents: `interpolate(images, {64, 64})` of [batch, height, width, features].
+template <Interpolate Options = Interpolate{}, TensorArgument X, std::size_t N>
+constexpr auto interpolate(const X& x, const Dim (&extents)[N], Here at = Here::current()) {
+  constexpr bool is_each_dim = X::rank == static_cast<int>(N) + 2 && N <= 3;
+  static_assert(
+      is_each_dim,
+      "tessera: ts::interpolate(x, {height, width}) takes an extent for each spatial dim of [batch, spatial..., "
+      "features]");
+  if constexpr (!is_each_dim)
+    return x;
+  else if constexpr (N == 1)
+    return interpolate<1, Options>(x, extents[0], at);
+  else if constexpr (N == 2)
+    return interpolate<2, Options>(interpolate<1, Options>(x, extents[0], at), extents[1], at);
+  else
+    return interpolate<3, Options>(interpolate<2, Options>(interpolate<1, Options>(x, extents[0], at), extents[1], at),
+                                   extents[2], at);
 }
 
 }  // namespace tessera
@@ -31538,6 +32348,7 @@ constexpr auto pixel_unshuffle(const X& x, const R& r, Here at = Here::current()
 /// The features [batch, ..., groups n] as [batch, ..., n groups]: F.channel_shuffle of the last dim.
 template <TensorArgument X, SizeOperand Groups>
 constexpr auto channel_shuffle(const X& x, const Groups& groups, Here at = Here::current()) {
+  const detail::FunctionCall named("channel_shuffle", x);
   static_assert(X::rank == 4, "tessera: channel_shuffle takes a tensor [batch, height, width, features]");
   return rearrange<"b h w (g n) -> b h w (n g)">(x, len<"g">(groups), at);
 }
@@ -31553,9 +32364,10 @@ constexpr auto channel_shuffle(const X& x, const Groups& groups, Here at = Here:
 
 namespace tessera {
 
-/// Windows of an image, as torch.nn.Unfold.
+/// Windows of an image, as torch.nn.Unfold. One number is that of both dims, `{.window = 3}`.
 struct Unfold {
-  std::array<std::int64_t, 2> window{}, strides{1, 1}, padding{0, 0}, dilation{1, 1};
+  detail::GivenByName by_name = detail::GivenByName();
+  PerDim<2> window{}, strides = 1, padding = 0, dilation = 1;
 };
 
 namespace detail {
@@ -31563,6 +32375,7 @@ namespace detail {
 // The sizes of both are window, strides, padding, dilation, each of height and width; fold has the image's extents too.
 
 template <bool MergesWindows> struct UnfoldTag {
+  static constexpr const char* function = MergesWindows ? "unfold" : "conv_general_dilated_patches";
   template <class X, class... Sizes> struct result : Typed<typename X::type, MergesWindows ? 3 : 4> {
     using Checks = decltype([] {
       static_assert(X::rank == 4,
@@ -31583,6 +32396,7 @@ template <bool MergesWindows> struct UnfoldTag {
 };
 
 struct FoldTag {
+  static constexpr const char* function = "fold";
   template <class X, class... Sizes> struct result : Typed<typename X::type, 4> {
     using Checks = decltype([] {
       static_assert(X::rank == 3 && is_floating_v<typename X::type>,
@@ -31614,6 +32428,7 @@ struct FoldTag {
 
 /// Windows of one dim, of which the elements are the last dim.
 template <int Rank, int D> struct UnfoldDimTag {
+  static constexpr const char* function = "unfold";
   static_assert(Rank < max_rank, "tessera: the windows of a dim are one dim more, of at most 8");
   template <class X, class Size, class Step> using result = Typed<typename X::type, Rank + 1>;
   static constexpr Value emit(Value context, Value x, Value size, Value step) {
@@ -31644,6 +32459,12 @@ constexpr auto unfold(const X& x, const Unfold& o, Here at, const Extents&... ex
 template <TensorArgument X> constexpr auto unfold(const X& x, const Unfold& options, Here at = Here::current()) {
   return detail::unfold<detail::UnfoldTag<true>>(x, options, at);
 }
+/// With the options in the order of PyTorch: the window, dilation, padding and strides, `unfold(x, 3, 1, 1)`.
+template <TensorArgument X>
+constexpr auto unfold(const X& x, const PerDim<2>& window, const PerDim<2>& dilation = 1, const PerDim<2>& padding = 0,
+                      const PerDim<2>& strides = 1, Here at = Here::current()) {
+  return unfold(x, Unfold{.window = window, .strides = strides, .padding = padding, .dilation = dilation}, at);
+}
 /// The windows of images in their positions (lax.conv_general_dilated_patches): x [batch, height, width, features]
 /// gives [batch, windows down, windows across, features * window], each row as in ts::unfold. Errors: as ts::unfold.
 /// Communication: along a split height or width a halo, of the elements that windows of other devices need.
@@ -31656,8 +32477,7 @@ constexpr auto conv_general_dilated_patches(const X& x, const Unfold& options, H
 /// number of windows is another one. Communication: as unfold, in the opposite direction: rows near borders are sums of
 /// those of two devices.
 template <TensorArgument X>
-constexpr auto fold(const X& x, const std::array<std::int64_t, 2>& extents, const Unfold& options,
-                    Here at = Here::current()) {
+constexpr auto fold(const X& x, const PerDim<2>& extents, const Unfold& options, Here at = Here::current()) {
   return detail::unfold<detail::FoldTag>(x, options, at, extents[0], extents[1]);
 }
 
@@ -32311,6 +33131,7 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
 
   constexpr Local() = default;
   constexpr explicit Local(Value v) : value(v) {}
+  template <class B> constexpr auto operator=(const B&) const&& { detail::no_assignment<B>(); }
   /// The value as the content of a tensor in a struct.
   constexpr Value kept() const { return detail::kept_in_struct(Region::text, {value, Varying, Rank}); }
   /// A tensor of a struct as a local value, in the graph in which it was made.

@@ -6568,6 +6568,23 @@ template <> struct TypedOf<bool> {
 }  // namespace detail
 template <Operand T> using typed_of = typename detail::TypedOf<T>::result;
 
+namespace detail {
+/// The element type of a tensor that is filled with a number: double gives float, other element types are kept.
+template <class Number> struct FilledWith {
+  using type = Number;
+};
+template <> struct FilledWith<double> {
+  using type = float;
+};
+template <> struct FilledWith<Scalar> {
+  using type = float;
+};
+template <> struct FilledWith<Dim> {
+  using type = std::int64_t;
+};
+template <class Number> using filled_with_t = typename FilledWith<Number>::type;
+}  // namespace detail
+
 /// Captures the user's line in an operator, which can't have a default argument.
 template <class T> struct At {
   const T& value;
@@ -6587,6 +6604,8 @@ template <class T> struct At {
 namespace tessera {
 
 template <class Tag, class... Operands> constexpr auto call(Source source, const Operands&... operands);
+template <class T, int Rank> struct Sym;
+template <class T, int Rank> class ShardedTensor;
 
 struct AddTag;
 struct SubTag;
@@ -6616,6 +6635,48 @@ template <class B, class T> constexpr auto no_arithmetic(const T& x) {
       "tensors, such as ts::nn::MoE or ts::topk, has the tensor as an item: const auto [y, balance, z] = moe(x)");
   return x;
 }
+/// For x[i] = y, which does not compile.
+template <class B> constexpr auto no_assignment() {
+  static_assert(std::is_void_v<B>,
+                "tessera: tensors are immutable; instead of x[i] = y write x = ts::select_scatter<0>(x, y, i), or "
+                "ts::dynamic_update_index<0>(x, y, i) with an index that is a tensor, and instead of x[i] += y "
+                "ts::index_add<0>(x, indices, y)");
+}
+
+/// What x[i] returns: a const value, to which an assignment does not compile.
+template <class T> constexpr std::add_const_t<T> not_assigned(const T& x) { return x; }
+
+/// The rows of a tensor, x[i]. Defined in ops/indexing/.
+template <class X> struct RowOf;
+/// A size given to an operator, with the user's line, which an operator can't take as a default argument.
+struct SizeAt {
+  Dim value;
+  Source line;
+  template <class I>
+    requires(std::is_integral_v<I> && !std::is_same_v<I, bool>)
+  constexpr SizeAt(I i, Here at = Here::current()) : value(i), line(Source::from(at)) {}
+  constexpr SizeAt(const Dim& i, Here at = Here::current()) : value(i), line(Source::from(at)) {}
+};
+/// An index that is known only when the program runs, with the user's line.
+template <class I> struct RunIndex {
+  const I& value;
+  Source line;
+  constexpr RunIndex(const I& i, Here at = Here::current()) : value(i), line(Source::from(at)) {}
+};
+template <class I> inline constexpr bool is_given_index_v = std::is_same_v<I, Dim> || std::is_same_v<I, Scalar>;
+template <class I>
+  requires(std::is_integral_v<I>)
+inline constexpr bool is_given_index_v<I> = !std::is_same_v<I, bool>;
+template <> inline constexpr bool is_given_index_v<Sym<std::int32_t, 0>> = true;
+template <> inline constexpr bool is_given_index_v<Sym<std::int64_t, 0>> = true;
+template <> inline constexpr bool is_given_index_v<ShardedTensor<std::int32_t, 0>> = true;
+template <> inline constexpr bool is_given_index_v<ShardedTensor<std::int64_t, 0>> = true;
+/// Another integer tensor of rank 0, such as an expression or a local value.
+template <class I>
+concept ComputedIndex = !is_given_index_v<I> && TensorOperand<I> && I::rank == 0 &&
+                        std::is_integral_v<typename I::element> && !std::is_same_v<typename I::element, bool>;
+template <class I>
+concept NoIndex = !is_given_index_v<I> && !ComputedIndex<I>;
 }  // namespace detail
 
 /// Operators of all tensor types. They are hidden friends, so that they add no overloads to operators of other types.
@@ -6715,28 +6776,46 @@ template <class Self> struct Operators {
                   "tessera: to compare tensors element by element, write ts::not_equal(x, y) instead of x != y");
     return call<LessTag>(Source{}, x, x);
   }
-  template <class B> friend constexpr auto& operator+=(Self& x, const B&) {
+  template <class B> friend constexpr auto& operator+=(const Self& x, const B&) {
     static_assert(std::is_void_v<B>, "tessera: tensors are immutable; write x = x + y instead of x += y");
     return x;
   }
-  template <class B> friend constexpr auto& operator-=(Self& x, const B&) {
+  template <class B> friend constexpr auto& operator-=(const Self& x, const B&) {
     static_assert(std::is_void_v<B>, "tessera: tensors are immutable; write x = x - y instead of x -= y");
     return x;
   }
-  template <class B> friend constexpr auto& operator*=(Self& x, const B&) {
+  template <class B> friend constexpr auto& operator*=(const Self& x, const B&) {
     static_assert(std::is_void_v<B>, "tessera: tensors are immutable; write x = x * y instead of x *= y");
     return x;
   }
-  template <class B> friend constexpr auto& operator/=(Self& x, const B&) {
+  template <class B> friend constexpr auto& operator/=(const Self& x, const B&) {
     static_assert(std::is_void_v<B>, "tessera: tensors are immutable; write x = x / y instead of x /= y");
     return x;
   }
-  template <class I> constexpr const auto& operator[](const I&) const {
-    static_assert(std::is_void_v<I>,
-                  "tessera: tensors have no operator[]; write ts::select<0>(x, 2) for x[2], ts::dynamic_index<0>(x, i) "
-                  "with the index of a loop, ts::slice<0>(x, start, size) for a range of rows, ts::embedding(x, "
-                  "indices) for rows by index, and ts::select(condition, x, y) instead of an "
-                  "assignment to elements");
+  /// x[i], a row at an index that is known when the program is planned: ts::select<0>(x, i).
+  constexpr decltype(auto) operator[](detail::SizeAt i) const {
+    return detail::not_assigned(detail::RowOf<Self>::select(static_cast<const Self&>(*this), i.value, i.line));
+  }
+  /// At an index that is known only when the program runs: ts::dynamic_index<0>(x, i).
+  constexpr decltype(auto) operator[](detail::RunIndex<Scalar> i) const { return row(i.value, i.line); }
+  constexpr decltype(auto) operator[](detail::RunIndex<Sym<std::int32_t, 0>> i) const { return row(i.value, i.line); }
+  constexpr decltype(auto) operator[](detail::RunIndex<Sym<std::int64_t, 0>> i) const { return row(i.value, i.line); }
+  constexpr decltype(auto) operator[](detail::RunIndex<ShardedTensor<std::int32_t, 0>> i) const {
+    return row(i.value, i.line);
+  }
+  constexpr decltype(auto) operator[](detail::RunIndex<ShardedTensor<std::int64_t, 0>> i) const {
+    return row(i.value, i.line);
+  }
+  /// Of an index that is computed, errors name the line on which it is.
+  template <detail::ComputedIndex I> constexpr decltype(auto) operator[](const I& i) const {
+    return row(i, detail::RowOf<Self>::line_of(i));
+  }
+  template <detail::NoIndex I> constexpr decltype(auto) operator[](const I&) const {
+    static_assert(
+        std::is_void_v<I>,
+        "tessera: the index of x[i] is an integer, a ts::Dim, a ts::Scalar or an integer tensor of rank 0; write "
+        "ts::index_select<0>(x, indices) or ts::embedding(x, indices) for rows by a tensor of indices, "
+        "ts::masked_select(x, mask, size) for x[mask], and ts::slice<0>(x, start, size) for a range of rows");
     return static_cast<const Self&>(*this);
   }
   template <Operand B> friend constexpr auto operator<(At<Self> a, const B& b) {
@@ -6750,6 +6829,11 @@ template <class Self> struct Operators {
   }
   template <Operand B> friend constexpr auto operator>=(At<Self> a, const B& b) {
     return call<GreaterEqualTag>(a.source, a.value, b);
+  }
+
+ private:
+  template <class I> constexpr decltype(auto) row(const I& i, Source at) const {
+    return detail::not_assigned(detail::RowOf<Self>::dynamic(static_cast<const Self&>(*this), i, at));
   }
 };
 
@@ -6772,6 +6856,7 @@ template <class T, int Rank> struct Sym : SymTag, Operators<Sym<T, Rank>> {
 
   constexpr Sym() = default;
   constexpr explicit Sym(Value v) : value(v) {}
+  template <class B> constexpr auto operator=(const B&) const&& { detail::no_assignment<B>(); }
   template <class S = Sym> constexpr auto shape() const {
     static_assert(std::is_void_v<S>,
                   "tessera: shapes are not known while a function is traced; instead of x.shape() use the ts::Dim "
@@ -6821,6 +6906,7 @@ template <class Tag, class... Operands> struct Expr : ExprTag, Operators<Expr<Ta
   Source source{};
 
   constexpr explicit Expr(Source at, const Operands&... list) : operands{{list}...}, source(at) {}
+  template <class B> constexpr auto operator=(const B&) const&& { detail::no_assignment<B>(); }
 };
 
 namespace detail {
@@ -6854,7 +6940,13 @@ template <class Tag, class... Operands> struct Emission<Expr<Tag, Operands...>> 
   template <class... Values> static constexpr Value emit(Value context, Values... values) {
     if constexpr (sizeof...(values) > 0)
       if (((values.rank() > typed_of<Operands>::rank) || ...)) check_layers({values...}, {typed_of<Operands>::rank...});
-    if constexpr (requires { Tag::function; }) ((values.source.inside = context.source.inside = Tag::function), ...);
+    if constexpr (requires { Tag::function; }) {
+      // Errors name the outermost function, which the user calls.
+      const bool outermost = context.source.inside == nullptr ||
+                             (context.module->layer_call.line != 0 && context.module->function == nullptr);
+      if (outermost) context.source.inside = Tag::function;
+      ((values.source.inside = context.source.inside), ...);
+    }
     convert(values...);
     return Tag::emit(context, values...);
   }
@@ -7729,7 +7821,9 @@ TESSERA_PLANNING inline std::string operands_text(const ShapeContext& c, int sho
     const bool size =
         (row.unit == UnitKind::data_movement || row.unit == UnitKind::sort || row.unit == UnitKind::along) &&
         x.rank == 0 && x.dtype == DType::i64 && c.numbers != nullptr;
-    if (!size && x.is_constant()) continue;
+    // Of other operations the rule tells what is wrong with a size.
+    const bool known = c.host != nullptr && c.host[c.graph.operand(c.id, i)] != 0;
+    if (!size && (x.is_constant() || known)) continue;
     if (!operands.empty()) operands += size ? ", " : " x ";
     operands += size ? std::to_string(c.number(i)) : shape_text(shown_dtype(c, i), given_shape(c, i));
   }
@@ -7739,8 +7833,9 @@ TESSERA_PLANNING inline std::string operands_text(const ShapeContext& c, int sho
 [[noreturn]] inline void fail_operation(errc id, const ShapeContext& c, const std::string& why, std::string_view name,
                                         int shown = std::numeric_limits<int>::max()) {
   const std::string_view own = name.empty() ? row_of(c.node()).name : name, function = c.node().source.function();
-  fail(id, "[", own, "] ", why, ": ", operands_text(c, shown), function.empty() || function == own ? "" : " in ",
-       function == own ? "" : function, c.node().source);
+  const std::string operands = operands_text(c, shown);
+  fail(id, "[", own, "] ", why, operands.empty() ? "" : ": ", operands,
+       function.empty() || function == own ? "" : " in ", function == own ? "" : function, c.node().source);
 }
 
 TESSERA_PLANNING inline bool names_parameter(const Node& node) {
@@ -8906,16 +9001,24 @@ struct Selected<A, B> {
   static constexpr int rank = 0;
 };
 
+/// A number as a condition: whether it is not 0.
+constexpr Value as_condition(Value x) {
+  if (x.node().is_constant()) return x.integer(number_of(x.node()).real() != 0 ? 1 : 0, DType::bool_);
+  return build::cast(x, DType::bool_);
+}
+
 struct SelectTag {
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class C, class A, class B> struct result {
     using Checks = decltype([] {
-      static_assert(std::is_same_v<typename C::type, bool>, "tessera: the condition of select must be a bool tensor");
+      static_assert(std::is_same_v<typename C::type, bool> || is_number_v<typename C::type>,
+                    "tessera: the condition of select must be a bool tensor");
     });
     using type = typename Selected<A, B>::type;
     static constexpr int rank = C::rank > Selected<A, B>::rank ? C::rank : Selected<A, B>::rank;
   };
-  template <class C, class A, class B> static constexpr void convert(Value&, Value& yes, Value& no) {
+  template <class C, class A, class B> static constexpr void convert(Value& condition, Value& yes, Value& no) {
+    if (condition.dtype() != DType::bool_) condition = as_condition(condition);
     yes = convert_operand<A>(yes, Selected<A, B>::dtype);
     no = convert_operand<B>(no, Selected<A, B>::dtype);
   }
@@ -8931,12 +9034,25 @@ template <class To> struct CastTag {
 
 }  // namespace detail
 
-/// `yes` where the condition is true, `no` elsewhere; all three are broadcast against each other, `yes` and `no`
-/// promoted; of two numbers f32, or i32 if both are integers. Elements that are not selected have no effect: NaN in
-/// them does not propagate, and their gradient is 0. Errors: shape_mismatch. Communication: a reshard where the
-/// operands' shardings differ.
+/// `yes` where the condition is true, `no` elsewhere (torch.where, jnp.where). The condition is a bool tensor, or one
+/// number for all elements: a bool, a Scalar such as `step < 100`, or a Dim, which hold unless they are 0. All three
+/// are broadcast against each other, `yes` and `no` promoted; of two numbers f32, or i32 if both are integers. Elements
+/// that are not selected have no effect: NaN in them does not propagate, and their gradient is 0. Errors:
+/// shape_mismatch. Communication: a reshard where the operands' shardings differ.
 template <TensorArgument C, Operand A, Operand B>
 constexpr auto select(const C& condition, const A& yes, const B& no, Here at = Here::current()) {
+  return call<detail::SelectTag>(Source::from(at), condition, yes, no);
+}
+
+template <NumberOperand C, Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto select(const C& condition, const A& yes, const B& no, Here at = Here::current()) {
+  return call<detail::SelectTag>(Source::from(at), condition, yes, no);
+}
+/// `select` by its name in PyTorch, NumPy and JAX.
+template <Operand C, Operand A, Operand B>
+  requires(TensorOperand<C> || TensorOperand<A> || TensorOperand<B>)
+constexpr auto where(const C& condition, const A& yes, const B& no, Here at = Here::current()) {
   return call<detail::SelectTag>(Source::from(at), condition, yes, no);
 }
 
@@ -9269,6 +9385,7 @@ struct ClampTag : ThreeOperands {
 };
 /// Whether two operands are equal within a tolerance.
 template <bool EqualNan> struct IsCloseTag {
+  static constexpr const char* function = "isclose";
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class A, class B, class...> using result = Typed<bool, Promote<A, B>::rank>;
   template <class A, class B, class...>
@@ -9600,6 +9717,7 @@ struct LeakyReluTag : FloatingComposition {
   }
 };
 struct PReluTag : Binary<ops::DivOp> {
+  static constexpr const char* function = "prelu";
   template <class X, class Weight> struct result : Binary<ops::DivOp>::result<X, Weight> {
     using Ranks = decltype([] {
       static_assert(Weight::rank <= 1 && Weight::rank <= X::rank,
@@ -11220,6 +11338,9 @@ enum class ExtentsOf : std::int8_t {
   cells,       ///< of the state of a recurrent layer: require_cells
   inputs,      ///< of the features of a recurrent layer's xs and of its weight
   transposed,  ///< of the in-features of a transposed convolution
+  queries,     ///< of a bias of attention and the queries: require_queries
+  put,         ///< of a tensor and of rows that are put into it
+  put_rows,    ///< of rows that are put into a tensor, and of their indices
 };
 
 constexpr Value extent(Value x, int dim) {
@@ -11248,6 +11369,10 @@ constexpr void require_tall(Value matrices, Value right, int rows_of_right) {
 /// Checks that the heads of keys divide those of queries: by a node that no value depends on.
 constexpr void require_heads(Value q, int of_q, Value k, int of_k) {
   same_extents(q, of_q, k, of_k, 1, ExtentsOf::heads);
+}
+/// Checks that a bias of attention has as many queries as there are: by a node that no value depends on.
+constexpr void require_queries(Value bias, int of_bias, Value q, int of_q) {
+  same_extents(bias, of_bias, q, of_q, 1, ExtentsOf::queries);
 }
 /// Checks that dim `dim` of a state has one row for each of `count` cells: by a node that no value depends on.
 constexpr void require_cells(Value state, int dim, std::int64_t count) {
@@ -11327,8 +11452,15 @@ constexpr BrokenRule check_extent(const NodeCheck& c) {
     rule = "the state [cells, batch, hidden] must have the batch of xs [time, batch, features]";
   } else if (kind == build::ExtentsOf::inputs) {
     rule = "xs must have the features of the weight [in, gates, hidden]";
+  } else if (kind == build::ExtentsOf::queries) {
+    rule = concat_text("a bias or mask of ", extent(0), " queries for ", extent(1), ": it is of [batch, heads, time, ",
+                       "keys] of queries [batch, time, heads, width]");
+  } else if (kind == build::ExtentsOf::put) {
+    rule = "the source must have the dims of the tensor that it goes to, except the dim of the indices";
+  } else if (kind == build::ExtentsOf::put_rows) {
+    rule = "the source must have as many rows as there are indices";
   } else if (kind == build::ExtentsOf::transposed) {
-    function = "conv_transpose";
+    if (function.empty()) function = "conv_transpose";
     rule = "in-features differ, of [batch, spatial..., in] and [taps..., in, out / groups]";
   }
   const bool names = kind != build::ExtentsOf::cache || given.empty() || given == function;
@@ -11356,8 +11488,10 @@ constexpr HostNumber number_of_extent(const HostContext& c) {
   if (is_room && extent(0, 0) < extent(1, 0)) fail_extents_of_operands_differ(c);
   if (is_tall && extent(0, 0) < extent(0, 1)) fail_extents_of_operands_differ(c);
   const bool is_heads = node.arity == 2 && is(build::ExtentsOf::heads);
+  const bool is_queries = node.arity == 2 && is(build::ExtentsOf::queries);
+  if (is_queries && extent(0, 0) != extent(1, 0)) fail_extents_of_operands_differ(c);
   if (is_heads && extent(1, 0) > 0 && extent(0, 0) % extent(1, 0) != 0) fail_extents_of_operands_differ(c);
-  if (node.arity == 2 && !is_room && !is_tall && !is_heads)
+  if (node.arity == 2 && !is_room && !is_tall && !is_heads && !is_queries)
     for (int d = 0; d < node.labels[2]; ++d)
       if (!c.graph.operand_node(c.id, 0).is_singleton(node.labels[0] + d) &&
           !c.graph.operand_node(c.id, 1).is_singleton(node.labels[1] + d) && extent(0, d) != extent(1, d))
@@ -11430,9 +11564,10 @@ constexpr std::uint8_t rearranged_singletons(const Factors& factors, const Node&
       singletons &= ~(1u << factors.out_dim[p]);
   return static_cast<std::uint8_t>(singletons);
 }
-/// `sizes[f]`: the node of factor f's extent, -1 where it follows from the others.
-constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes,
-                          RearrangeOrigin origin = {}) {
+/// A rearrange of which each dim has at most four factors. `sizes[f]`: the node of factor f's extent, -1 where it
+/// follows from the others.
+constexpr Value rearrange_at_once(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes,
+                                  RearrangeOrigin origin) {
   Node made{.op = Op::rearrange,
             .dtype = x.dtype(),
             .rank = static_cast<std::uint8_t>(out_rank),
@@ -11448,6 +11583,80 @@ constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const s
   made.singletons = rearranged_singletons(factors, x.node(), out_rank);
   if (in_order && made.singletons == x.node().singletons) return x;
   return x.make(made, operands, sized ? factors.count + 1 : 1);
+}
+/// The first dim with more factors than a sharding rule can list for one dim; -1 for none.
+constexpr int dim_of_many_factors(const std::int8_t (&dims)[max_rank], int count) {
+  int factors[max_rank]{};
+  for (int p = 0; p < count; ++p)
+    if (++factors[static_cast<int>(dims[p])] > 4) return dims[p];
+  return -1;
+}
+/// The extent of factors first, ..., last - 1 together, -1 where it follows from other factors.
+constexpr std::int32_t product_of_sizes(Value x, const std::int32_t* sizes, int first, int last) {
+  if (sizes == nullptr || sizes[first] < 0) return -1;
+  Value product = x.with(sizes[first]);
+  for (int f = first + 1; f < last; ++f) {
+    if (sizes[f] < 0) return -1;
+    product = product * x.with(sizes[f]);
+  }
+  return product.id;
+}
+constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes,
+                          RearrangeOrigin origin = {});
+/// x with dim `dim`, which the rearrange splits into many factors, split into two dims first.
+constexpr Value rearrange_of_halves(Value x, int out_rank, Factors factors, const std::int32_t* sizes, int dim,
+                                    RearrangeOrigin origin) {
+  int first = 0, count = 0;
+  for (int f = 0; f < factors.count; ++f)
+    if (factors.in_dim[f] < dim)
+      ++first;
+    else if (factors.in_dim[f] == dim)
+      ++count;
+  const int half = first + count / 2;
+  Factors halves{};
+  std::int32_t of_halves[max_rank + 1];
+  for (auto& size : of_halves) size = -1;
+  for (int d = 0; d <= x.rank(); ++d) {
+    const int from = d > dim ? d - 1 : d;
+    if (d == dim) of_halves[static_cast<int>(halves.count)] = product_of_sizes(x, sizes, first, half);
+    if (d == dim + 1) of_halves[static_cast<int>(halves.count)] = product_of_sizes(x, sizes, half, first + count);
+    if (x.is_singleton(from) && from != dim) continue;
+    halves.in_dim[static_cast<int>(halves.count)] = static_cast<std::int8_t>(from);
+    halves.order[static_cast<int>(halves.count)] = halves.count;
+    halves.out_dim[static_cast<int>(halves.count++)] = static_cast<std::int8_t>(d);
+  }
+  for (int f = half; f < factors.count; ++f) ++factors.in_dim[f];
+  return rearrange(rearrange_at_once(x, x.rank() + 1, halves, of_halves, origin), out_rank, factors, sizes, origin);
+}
+/// The rearrange with dim `dim` of the result, which consists of many factors, as two dims, which are then merged.
+constexpr Value rearrange_to_halves(Value x, int out_rank, Factors factors, const std::int32_t* sizes, int dim,
+                                    RearrangeOrigin origin) {
+  int first = 0, count = 0;
+  for (int p = 0; p < factors.count; ++p)
+    if (factors.out_dim[p] < dim)
+      ++first;
+    else if (factors.out_dim[p] == dim)
+      ++count;
+  for (int p = first + count / 2; p < factors.count; ++p) ++factors.out_dim[p];
+  const Value halves = rearrange(x, out_rank + 1, factors, sizes, origin);
+  Factors merged{};
+  for (int d = 0; d <= out_rank; ++d) {
+    if (halves.is_singleton(d)) continue;
+    merged.in_dim[static_cast<int>(merged.count)] = static_cast<std::int8_t>(d);
+    merged.order[static_cast<int>(merged.count)] = merged.count;
+    merged.out_dim[static_cast<int>(merged.count++)] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
+  }
+  return rearrange_at_once(halves, out_rank, merged, nullptr, origin);
+}
+constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes,
+                          RearrangeOrigin origin) {
+  if (x.rank() < max_rank)
+    if (const int dim = dim_of_many_factors(factors.in_dim, factors.count); dim >= 0)
+      return rearrange_of_halves(x, out_rank, factors, sizes, dim, origin);
+  if (out_rank < max_rank)
+    if (const int dim = dim_of_many_factors(factors.out_dim, factors.count); dim >= 0)
+      return rearrange_to_halves(x, out_rank, factors, sizes, dim, origin);
+  return rearrange_at_once(x, out_rank, factors, sizes, origin);
 }
 
 constexpr Value insert_singletons(Value x, unsigned singletons, int out_rank) {
@@ -11572,9 +11781,13 @@ constexpr bool split_by_axes(const ShapeContext& c, int first, int last) {
 
 /// Throws shape_mismatch for a reshape, whose merge of all dims the user does not see.
 [[noreturn]] inline void fail_reshape(const ShapeContext& c, std::int64_t elements, std::string_view what) {
-  const int merged = c.graph.operand(c.id, 0);
-  const bool merges = c.graph[merged].op == Op::rearrange && c.graph[merged].source.line == c.node().source.line;
-  const Shape& given = c.shapes[merges ? c.graph.operand(merged, 0) : merged];
+  int merged = c.graph.operand(c.id, 0);
+  const auto merges = [&] {
+    return c.graph[merged].op == Op::rearrange && c.graph[merged].source.line == c.node().source.line;
+  };
+  while (merges() && RearrangeOrigin::of(c.graph[merged]).by == MadeBy::reshape) merged = c.graph.operand(merged, 0);
+  if (merges()) merged = c.graph.operand(merged, 0);
+  const Shape& given = c.shapes[merged];
   fail(errc::shape_mismatch, "[reshape] number of elements: ", shape_text(c.node().dtype, given), " has ",
        volume(given), ", the extents given have ", what, elements, c.node().source);
 }
@@ -11583,9 +11796,10 @@ constexpr bool split_by_axes(const ShapeContext& c, int first, int last) {
 [[noreturn]] inline void fail_split(const ShapeContext& c, std::int64_t size, std::int64_t extent) {
   const MadeBy by = RearrangeOrigin::of(c.node()).by;
   if (by == MadeBy::reshape) fail_reshape(c, size, "a multiple of ");
+  const std::string_view function = c.node().source.function();
   if (by == MadeBy::convolution)
-    fail(errc::not_divisible, "[conv] groups: ", extent, " features are not divisible by ", size, " groups",
-         c.node().source);
+    fail(errc::not_divisible, "[", function.empty() ? "conv" : function, "] groups: ", extent,
+         " features are not divisible by ", size, " groups", c.node().source);
   if (by == MadeBy::operation)
     fail_operation(errc::not_divisible, c, "a dim is not divisible by the sizes that split the dim", {});
   fail(errc::not_divisible, "[", name_of(by), "] microbatches: a batch of ", extent, ", the first dim of ",
@@ -11858,6 +12072,9 @@ constexpr Shape pad_shape(const ShapeContext& c) {
   Shape shape = c.operand(0);
   const std::int64_t extent = c.graph.operand_node(c.id, 2).rank == 0 ? c.number(2) : c.operand(2)[dim];
   if (c.number(1) < 0 || shape[dim] > extent || c.number(1) > extent - shape[dim]) {
+    if (const std::string_view function = c.node().source.function(); function.ends_with("_scatter"))
+      fail(errc::shape_mismatch, "[", function, "] the update leaves the dim: from element ", c.number(1), " on, dim ",
+           dim, " of extent ", extent, " has no room for ", shape_text(c.node().dtype, shape), c.node().source);
     std::int64_t room = 0, after = 0;
     if (!subtract_fits(extent, shape[dim], room) || !subtract_fits(room, c.number(1), after))
       fail_shapes(c, "negative padding", {}, 1);
@@ -12186,7 +12403,9 @@ namespace tessera::ops {
   if (row_of(c.graph[windows]).windows != nullptr) {
     int image = c.graph.operand(windows, 0);  // the operand here has the windows of the image
     while (c.graph[image].op == Op::rearrange) image = c.graph.operand(image, 0);
-    fail(errc::shape_mismatch, "[conv] in-features differ: ", shape_text(c.graph[image].dtype, c.shapes[image]), " x ",
+    const std::string_view function = c.node().source.function();
+    fail(errc::shape_mismatch, "[", function.empty() ? "conv" : function,
+         "] in-features differ: ", shape_text(c.graph[image].dtype, c.shapes[image]), " x ",
          shape_text(shown_dtype(c, 1), c.operand(1)), ", of [batch, spatial..., in] and [taps..., in, out]",
          c.node().source);
   }
@@ -12499,8 +12718,9 @@ constexpr bool reads_elements(const ShapeContext& c) {
   return false;
 }
 /// check_countable for positions, of which it does not matter that they wrap around if they only give a shape.
-constexpr void check_positions(const ShapeContext& c, std::int64_t extent) {
-  if (c.node().dtype == DType::i32 && extent > 0x7fffffff && reads_elements(c)) check_countable(c, extent);
+constexpr void check_positions(const ShapeContext& c, std::int64_t extent, std::string_view name = {}) {
+  if (c.node().dtype == DType::i32 && extent > 0x7fffffff && reads_elements(c))
+    check_countable(c, extent, "the dim has", name);
 }
 
 constexpr BrokenRule check_arange(const NodeCheck& c) {
@@ -12526,7 +12746,7 @@ struct ArangeOp {
                                           -count, c.node().source);
                                    if (count < 0)
                                      fail_shapes(c, concat_text("negative size ", count), name_of(maker_of(c.node())));
-                                   check_positions(c, c.number(0));
+                                   check_positions(c, c.number(0), name_of(maker_of(c.node())));
                                    return Shape{c.number(0)};
                                  },
                              .sharding =
@@ -13426,6 +13646,12 @@ constexpr bool of_slices(const Node& node) { return node.labels[3] != 0; }
        shape_text(shown_dtype(c, 0), c.operand(0)), " with padding of ", own.before, " and ", behind, c.node().source);
 }
 
+/// Throws shape_mismatch, for windows that are added.
+[[noreturn]] inline void fail_folded(const ShapeContext& c, const char* why) {
+  const std::string_view given = c.node().source.function();
+  fail_shapes(c, why, given.empty() ? "conv_transpose" : given);
+}
+
 constexpr WindowedDims patches_windows(const ShapeContext& c) {
   WindowedDims dims;
   const int first = dim_of(c.node());
@@ -13580,10 +13806,10 @@ constexpr WindowedDims fold_patches_windows(const ShapeContext& c) {
                           c.number(at + 1),
                           c.number(at + 2)};
     std::int64_t last = 0, reach = 0;  // the last window; the last row of windows
-    if (own.stride < 1 || own.dilation < 1) fail_shapes(c, "a stride or a dilation is below 1", "conv_transpose");
+    if (own.stride < 1 || own.dilation < 1) fail_folded(c, "a stride or a dilation is below 1");
     const bool slices = of_slices(c.node());
     if (own.extent < 0 || (own.before < 0 && !slices))
-      fail_shapes(c, "the padding is negative, or longer than the windows", "conv_transpose");
+      fail_folded(c, "the padding is negative, or longer than the windows");
     if (!multiply_fits(own.count, own.stride, last) || !multiply_fits(own.size, own.dilation, reach) ||
         !add_fits(last, reach, reach))
       fail_large(c);
@@ -13594,7 +13820,7 @@ constexpr WindowedDims fold_patches_windows(const ShapeContext& c) {
     // Padding of a transposed convolution is the same before and after the dim.
     if (c.node().labels[2] == 0 && !slices && own.count > 0 &&
         (own.count - 1) * own.stride + own.span() - own.before > own.extent + own.before)
-      fail_shapes(c, "the windows are longer than the dim of the result", "conv_transpose");
+      fail_folded(c, "the windows are longer than the dim of the result");
     dims.push_back(own);
   }
   return dims;
@@ -16698,7 +16924,7 @@ template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visito
     if constexpr (detail::own_fault<U>() != detail::ModelFault::none)
       (void)sizeof(detail::ExplainField<U>);
     else if constexpr (!std::is_empty_v<U>)
-      detail::for_each_field(object, [&](auto& field) { for_each_leaf(field, visitor); });
+      detail::with_fields(object, [&](auto&... fields) { (for_each_leaf(fields, visitor), ...); });
   }
 }
 
@@ -17343,11 +17569,13 @@ template <int Dim, int Rank> constexpr int checked_dim() {
 }
 
 /// For overloads with a dim as an argument, as in PyTorch: they do not compile.
-template <class Dim, class X> constexpr X refuse_dim_argument(const X& x) {
-  static_assert(std::is_void_v<Dim>,
-                "tessera: dims are template arguments: ts::cumsum<0>(x) for ts::cumsum(x, 0), ts::concat<0>(x, y) for "
-                "ts::concat(x, y, 0), ts::gather<1>(x, indices) for ts::gather(x, 1, indices), ts::slice<0>(x, start, "
-                "size), ts::pad<0>(x, before, after), ts::roll<0>(x, shift), ts::tile<0>(x, count)");
+template <class Dim, class X> constexpr auto refuse_dim_argument(const X& x) {
+  static_assert(
+      std::is_void_v<Dim>,
+      "tessera: dims are template arguments: ts::cumsum<0>(x) for ts::cumsum(x, 0), ts::concat<0>(x, y) for "
+      "ts::concat(x, y, 0), ts::gather<1>(x, indices) for ts::gather(x, 1, indices), ts::slice<0>(x, start, "
+      "size), ts::flip<0, 1>(x) for ts::flip(x, {0, 1}), ts::pad<0>(x, before, after), ts::roll<0>(x, shift), "
+      "ts::tile<0>(x, count)");
   return x;
 }
 
@@ -17488,37 +17716,78 @@ constexpr Dim minimum(const A& x, const B& y) {
 }
 
 namespace detail {
+/// The value of a size, where it is known while a function is traced.
+constexpr bool is_known(const Dim& size) { return !size.traced() || size.placeholder().node().is_constant(); }
+constexpr std::int64_t known_value(const Dim& size) {
+  return size.traced() ? number_of(size.placeholder().node()).integer() : size.value();
+}
+/// Compares two sizes. Errors: unsupported where that depends on a size that is not known yet.
+template <class Compare> constexpr bool compare_sizes(const SizeAt& x, const SizeAt& y, Compare compare) {
+  const Dim &a = x.value, &b = y.value;
+  if (is_known(a) && is_known(b)) return compare(known_value(a), known_value(b));
+  if (a.traced() && b.traced() && here(a.placeholder()) == here(b.placeholder())) return compare(0, 0);
+  const Value context = here(a.traced() ? a.placeholder() : b.placeholder());
+  context.at(x.line).refuse(
+      errc::unsupported,
+      "[comparison] size: no if, while or ?: can depend on a ts::Dim of a traced function, which is not known before a "
+      "plan is made; a loop over a dim is ts::fori_loop or ts::scan, a branch ts::cond(ts::cast<double>(n) < 2, ...)");
+  return false;
+}
 template <class A, class B>
-concept ComparesDims = (std::is_same_v<A, Dim> && (std::is_same_v<B, Dim> || std::is_arithmetic_v<B>)) ||
-                       (std::is_arithmetic_v<A> && std::is_same_v<B, Dim>);
+concept ComparesDimWithReal =
+    (std::is_same_v<A, Dim> && std::is_floating_point_v<B>) || (std::is_floating_point_v<A> && std::is_same_v<B, Dim>);
 template <class A> constexpr auto no_comparison() {
-  static_assert(
-      std::is_void_v<A>,
-      "tessera: a ts::Dim can't be compared in a condition: a size is not known while a function is traced; "
-      "write a loop over a dim as ts::fori_loop or ts::scan, and compare x.value() outside of a traced function; for "
-      "ts::cond compare ts::cast<double>(n)");
+  static_assert(std::is_void_v<A>,
+                "tessera: a ts::Dim can't be compared with a floating-point number; compare ts::cast<double>(n)");
   return false;
 }
 }  // namespace detail
+
+/// Comparisons of sizes give a bool where both are known: outside of a traced function, and inside of it for numbers
+/// and for dims of static extent 1; a size equals itself. Errors: unsupported, inside a traced function, for a size
+/// that is known only when the program is planned.
+constexpr bool operator==(const detail::SizeAt& x, const detail::SizeAt& y) {
+  return detail::compare_sizes(x, y, [](std::int64_t a, std::int64_t b) { return a == b; });
+}
+constexpr bool operator!=(const detail::SizeAt& x, const detail::SizeAt& y) {
+  return detail::compare_sizes(x, y, [](std::int64_t a, std::int64_t b) { return a != b; });
+}
+constexpr bool operator<(const detail::SizeAt& x, const detail::SizeAt& y) {
+  return detail::compare_sizes(x, y, [](std::int64_t a, std::int64_t b) { return a < b; });
+}
+constexpr bool operator<=(const detail::SizeAt& x, const detail::SizeAt& y) {
+  return detail::compare_sizes(x, y, [](std::int64_t a, std::int64_t b) { return a <= b; });
+}
+constexpr bool operator>(const detail::SizeAt& x, const detail::SizeAt& y) {
+  return detail::compare_sizes(x, y, [](std::int64_t a, std::int64_t b) { return a > b; });
+}
+constexpr bool operator>=(const detail::SizeAt& x, const detail::SizeAt& y) {
+  return detail::compare_sizes(x, y, [](std::int64_t a, std::int64_t b) { return a >= b; });
+}
 // Without these overloads, compilers would list all comparisons that exist. `auto` has the assertion fail where an
 // operator is called, not later, where a trace evaluates it.
 template <class A, class B>
-  requires detail::ComparesDims<A, B>
+  requires detail::ComparesDimWithReal<A, B>
+constexpr auto operator==(const A&, const B&) {
+  return detail::no_comparison<A>();
+}
+template <class A, class B>
+  requires detail::ComparesDimWithReal<A, B>
 constexpr auto operator<(const A&, const B&) {
   return detail::no_comparison<A>();
 }
 template <class A, class B>
-  requires detail::ComparesDims<A, B>
+  requires detail::ComparesDimWithReal<A, B>
 constexpr auto operator<=(const A&, const B&) {
   return detail::no_comparison<A>();
 }
 template <class A, class B>
-  requires detail::ComparesDims<A, B>
+  requires detail::ComparesDimWithReal<A, B>
 constexpr auto operator>(const A&, const B&) {
   return detail::no_comparison<A>();
 }
 template <class A, class B>
-  requires detail::ComparesDims<A, B>
+  requires detail::ComparesDimWithReal<A, B>
 constexpr auto operator>=(const A&, const B&) {
   return detail::no_comparison<A>();
 }
@@ -17582,6 +17851,34 @@ template <class A, class B>
   requires detail::ComparesScalars<A, B>
 constexpr Scalar operator>=(const A& a, const B& b) {
   return detail::combine_numbers<ops::GreaterEqualOp>(a, b);
+}
+namespace detail {
+template <class... N>
+concept NumbersWithScalar = (NumberOperand<N> && ...) && (std::is_same_v<N, Scalar> || ...);
+template <class N> constexpr bool is_nonzero(const N& n) {
+  if constexpr (std::is_arithmetic_v<N>)
+    return n != N(0);
+  else
+    return n.number().real() != 0;
+}
+}  // namespace detail
+/// A Scalar: `yes` where the condition is not 0, `no` where it is. As the arithmetic above.
+template <class C, class A, class B>
+  requires detail::NumbersWithScalar<C, A, B>
+constexpr Scalar select(const C& condition, const A& yes, const B& no) {
+  Value context = trace_of(condition);
+  if (context.module == nullptr) context = trace_of(yes);
+  if (context.module == nullptr) context = trace_of(no);
+  if (context.module == nullptr)
+    return Scalar(detail::is_nonzero(condition) ? detail::real_of(yes) : detail::real_of(no));
+  const Value at = here(context);
+  const auto real = [&](const auto& n) { return build::cast(lower(at, n), DType::f64); };
+  return Scalar(build::select(detail::as_condition(lower(at, condition)), real(yes), real(no)));
+}
+template <class C, class A, class B>
+  requires detail::NumbersWithScalar<C, A, B>
+constexpr Scalar where(const C& condition, const A& yes, const B& no) {
+  return select(condition, yes, no);
 }
 /// Functions of a Scalar or a Dim, in f64: `1.0 / ts::sqrt(ts::extent<1>(x))`. As the arithmetic above.
 template <class N>
@@ -18063,6 +18360,52 @@ template <NumberOperand Rate, class Key> constexpr auto layer_dropout(const Rate
 
 #endif
 
+// ---- tessera/graph/trace/function_call.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_FUNCTION_CALL_HPP
+#define TESSERA_GRAPH_TRACE_FUNCTION_CALL_HPP
+
+namespace tessera::detail {
+
+/// A call of a function that is composed of others: while it exists, errors of the operations that are recorded name
+/// the function too, and so do those of an expression of stored tensors that is made. Of nested calls that is the
+/// outermost, which the user wrote. Tags have `function` instead.
+class FunctionCall {
+ public:
+  constexpr FunctionCall(const char* name, const auto&... arguments) {
+    (look(arguments), ...);
+    if (module_ == nullptr) {
+      if (!__builtin_is_constant_evaluated() && function_of_expressions == nullptr) {
+        function_of_expressions = name;
+        names_expressions_ = true;
+      }
+    } else if (module_->function == nullptr) {
+      module_->function = name;
+    } else {
+      module_ = nullptr;
+    }
+  }
+  constexpr ~FunctionCall() {
+    if (module_ != nullptr) module_->function = nullptr;
+    if (names_expressions_) function_of_expressions = nullptr;
+  }
+  FunctionCall(const FunctionCall&) = delete;
+  FunctionCall& operator=(const FunctionCall&) = delete;
+
+ private:
+  Module* module_ = nullptr;
+  bool names_expressions_ = false;
+
+  template <class T> constexpr void look(const T& argument) {
+    if constexpr (!std::is_arithmetic_v<T>)
+      if (module_ == nullptr) module_ = trace_in(argument).module;
+  }
+};
+
+}  // namespace tessera::detail
+
+#endif
+
 // ---- tessera/ops/contraction/einsum_equation.hpp
 
 #ifndef TESSERA_OPS_CONTRACTION_EINSUM_EQUATION_HPP
@@ -18478,7 +18821,7 @@ template <int Rank, int D, int Count, MadeBy By = MadeBy::operation> struct Spli
   }
 };
 
-template <int Rank, int First, int Last> struct MergeTag {
+template <int Rank, int First, int Last, MadeBy By = MadeBy::operation> struct MergeTag {
   static_assert(First <= Last, "tessera: merge_dims takes the first and the last dim to merge, in this order");
   template <class A> using result = Typed<typename A::type, Rank - (Last - First)>;
   static constexpr Value emit(Value context, Value x) {
@@ -18488,7 +18831,7 @@ template <int Rank, int First, int Last> struct MergeTag {
       f.out_dim[d] = static_cast<std::int8_t>(d <= First ? d : d <= Last ? First : d - (Last - First));
       ++f.count;
     }
-    return rearrange(x.at(context.source), Rank, Rank - (Last - First), f, nullptr);
+    return rearrange(x.at(context.source), Rank, Rank - (Last - First), f, nullptr, {0, By});
   }
 };
 
@@ -18576,10 +18919,12 @@ template <int A, int B, TensorArgument X> constexpr auto swapaxes(const X& x, He
 /// not_divisible when they don't divide the dim.
 template <int D, TensorArgument X, SizeOperand S>
 constexpr auto split_dim(const X& x, const S& inner, Here at = Here::current()) {
+  const detail::FunctionCall named("split_dim", x);
   return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 2>>(Source::from(at), x, Dim(inner));
 }
 template <int D, TensorArgument X, SizeOperand S, SizeOperand T>
 constexpr auto split_dim(const X& x, const S& middle, const T& inner, Here at = Here::current()) {
+  const detail::FunctionCall named("split_dim", x);
   return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 3>>(Source::from(at), x, Dim(middle),
                                                                                Dim(inner));
 }
@@ -18588,6 +18933,19 @@ constexpr auto split_dim(const X& x, const S& middle, const T& inner, Here at = 
 template <int First, int Last, TensorArgument X> constexpr auto merge_dims(const X& x, Here at = Here::current()) {
   constexpr int first = detail::checked_dim<First, X::rank>(), last = detail::checked_dim<Last, X::rank>();
   return call<detail::MergeTag<X::rank, first, last>>(Source::from(at), x);
+}
+
+/// The dims from First to Last as one dim, by default all (torch.flatten, jnp.ravel): `flatten<1>(x)` of [batch,
+/// height, width, features] is [batch, height * width * features]. Communication: as rearrange.
+template <int First = 0, int Last = -1, TensorArgument X>
+constexpr auto flatten(const X& x, Here at = Here::current()) {
+  return merge_dims<First, Last>(x, at);
+}
+/// With dims as arguments it does not compile.
+template <TensorArgument X, std::integral First, std::integral... Last>
+constexpr auto flatten(const X& x, First, Last...) {
+  static_assert(std::is_void_v<First>, "tessera: dims are template arguments: ts::flatten<1>(x) for ts::flatten(x, 1)");
+  return x;
 }
 
 namespace detail {
@@ -18616,6 +18974,13 @@ template <int D, TensorArgument X> constexpr auto squeeze(const X& x, Here at = 
 template <TensorArgument X, std::integral Dim> constexpr X unsqueeze(const X& x, Dim) {
   return detail::refuse_dim_argument<Dim>(x);
 }
+template <TensorArgument X> constexpr auto squeeze(const X& x) {
+  static_assert(
+      std::is_void_v<X>,
+      "tessera: ts::squeeze<D>(x) removes dim D; without a dim, the rank of the result would depend on extents, "
+      "which the compiler does not know");
+  return x;
+}
 template <TensorArgument X, std::integral Dim> constexpr X squeeze(const X& x, Dim) {
   return detail::refuse_dim_argument<Dim>(x);
 }
@@ -18636,14 +19001,27 @@ template <TensorArgument X, std::integral A, std::integral B> constexpr X transp
 
 namespace tessera {
 
+namespace detail {
+/// In a noexcept, which compilers evaluate where the constructor is called.
+template <class Dim> constexpr auto refuse_dims() {
+  static_assert(std::is_void_v<Dim>,
+                "tessera: the dims of a reduction are template arguments: ts::sum<1>(x) for ts::sum(x, 1), "
+                "ts::sum<0, 1>(x, ts::keepdims); the larger of two elements is ts::maximum(x, y)");
+  return true;
+}
+template <class Other> constexpr auto refuse_second_tensor() {
+  static_assert(std::is_void_v<Other>, "tessera: a reduction takes one tensor: the larger of two elements is "
+                                       "ts::maximum(x, y), the smaller ts::minimum(x, y)");
+  return true;
+}
+}  // namespace detail
+
 /// Argument of reductions: reduced dims stay, with static extent 1, so that the result broadcasts against the operand.
 struct KeepDims {
   constexpr KeepDims() = default;
-  template <std::integral Dim> constexpr KeepDims(Dim) {
-    static_assert(std::is_void_v<Dim>,
-                  "tessera: the dims of a reduction are template arguments: ts::sum<1>(x) for ts::sum(x, 1), "
-                  "ts::sum<0, 1>(x, ts::keepdims); the larger of two elements is ts::maximum(x, y)");
-  }
+  template <std::integral Dim, std::integral... Dims>
+  constexpr KeepDims(Dim, Dims...) noexcept(detail::refuse_dims<Dim>()) {}
+  template <TensorOperand Other> constexpr KeepDims(const Other&) noexcept(detail::refuse_second_tensor<Other>()) {}
 };
 inline constexpr KeepDims keepdims{};
 
@@ -18707,6 +19085,7 @@ template <class To, class R> struct ReduceAs {
 
 /// Argmax or argmin: the smallest position of elements that equal the extreme or are NaN.
 template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
+  static constexpr const char* function = std::is_same_v<Extreme, ops::MaxOp> ? "argmax" : "argmin";
   using R = Reduce<Extreme, false, Keep, Dims...>;
   template <class A> struct result : R::template result<A> {
     using type = Index;
@@ -19191,6 +19570,7 @@ constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
 /// einsum.
 template <int Count = 2, TensorArgument A, TensorArgument B>
 constexpr auto tensordot(const A& a, const B& b, Here at = Here::current()) {
+  const detail::FunctionCall named("tensordot", a, b);
   constexpr bool fits = Count >= 0 && Count <= A::rank && Count <= B::rank;
   static_assert(fits, "tessera: tensordot sums over as many dims as both operands have, or fewer");
   if constexpr (fits)
@@ -20386,6 +20766,7 @@ constexpr Value of_queries(Value bias, const Value& q) {
   const int times = bias.rank() - 2;
   if (q.rank() != 4 || !q.is_singleton(1) || bias.is_singleton(times)) return bias;
   const Value one = bias.integer(1, DType::i64);
+  build::require_queries(bias, times, q, 1);
   return build::slice(bias, times, one - build::extent(bias, times), one, MadeBy::squeeze);
 }
 
@@ -20767,52 +21148,6 @@ constexpr ShardingStrategy context_parallel(const Mesh& mesh, std::string_view c
 
 #endif
 
-// ---- tessera/graph/trace/function_call.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_FUNCTION_CALL_HPP
-#define TESSERA_GRAPH_TRACE_FUNCTION_CALL_HPP
-
-namespace tessera::detail {
-
-/// A call of a function that is composed of others: while it exists, errors of the operations that are recorded name
-/// the function too, and so do those of an expression of stored tensors that is made. Of nested calls that is the
-/// outermost, which the user wrote. Tags have `function` instead.
-class FunctionCall {
- public:
-  constexpr FunctionCall(const char* name, const auto&... arguments) {
-    (look(arguments), ...);
-    if (module_ == nullptr) {
-      if (!__builtin_is_constant_evaluated() && function_of_expressions == nullptr) {
-        function_of_expressions = name;
-        names_expressions_ = true;
-      }
-    } else if (module_->function == nullptr) {
-      module_->function = name;
-    } else {
-      module_ = nullptr;
-    }
-  }
-  constexpr ~FunctionCall() {
-    if (module_ != nullptr) module_->function = nullptr;
-    if (names_expressions_) function_of_expressions = nullptr;
-  }
-  FunctionCall(const FunctionCall&) = delete;
-  FunctionCall& operator=(const FunctionCall&) = delete;
-
- private:
-  Module* module_ = nullptr;
-  bool names_expressions_ = false;
-
-  template <class T> constexpr void look(const T& argument) {
-    if constexpr (!std::is_arithmetic_v<T>)
-      if (module_ == nullptr) module_ = trace_in(argument).module;
-  }
-};
-
-}  // namespace tessera::detail
-
-#endif
-
 // ---- tessera/ops/data_movement/creation.hpp
 
 #ifndef TESSERA_OPS_DATA_MOVEMENT_CREATION_HPP
@@ -20915,8 +21250,18 @@ constexpr auto full(detail::NoExtents, const N& value, const X& in, Here at = He
   else
     return call<detail::FullTag<T, 0>>(Source::from(at), in, value);
 }
+/// Without a type that of the value: float of a double, a ts::Scalar, i64 of a ts::Dim.
+template <std::size_t Rank, NumberOperand N, TensorArgument X>
+constexpr auto full(const Dim (&shape)[Rank], const N& value, const X& in, Here at = Here::current()) {
+  return full<detail::filled_with_t<N>>(shape, value, in, at);
+}
+template <int Rank = 0, NumberOperand N, TensorArgument X>
+constexpr auto full(detail::NoExtents shape, const N& value, const X& in, Here at = Here::current()) {
+  return full<detail::filled_with_t<N>>(shape, value, in, at);
+}
 template <Element T = float, std::size_t Rank, TensorArgument X>
 constexpr auto zeros(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
+  const detail::FunctionCall named("zeros", in);
   return full<T>(shape, 0, in, at);
 }
 template <Element T = float, TensorArgument X>
@@ -20925,6 +21270,7 @@ constexpr auto zeros(detail::NoExtents shape, const X& in, Here at = Here::curre
 }
 template <Element T = float, std::size_t Rank, TensorArgument X>
 constexpr auto ones(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
+  const detail::FunctionCall named("ones", in);
   return full<T>(shape, 1, in, at);
 }
 template <Element T = float, TensorArgument X>
@@ -21174,6 +21520,7 @@ constexpr Value repeated(Value x, int dim, Value count, bool each_element) {
 }
 
 template <int Rank, int D, bool EachElement> struct RepeatTag {
+  static constexpr const char* function = EachElement ? "repeat_interleave" : "tile";
   static_assert(Rank < max_rank, "tessera: repeat takes tensors of at most 7 dims");
   template <class X, class Count> using result = Typed<typename X::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value count) {
@@ -21243,6 +21590,9 @@ template <int D, int Next, int... More, TensorArgument X> constexpr auto flip(co
 
 /// With a dim as an argument they do not compile.
 template <TensorArgument X, std::integral Dim> constexpr X flip(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim, std::size_t Dims> constexpr auto flip(const X& x, const Dim (&)[Dims]) {
   return detail::refuse_dim_argument<Dim>(x);
 }
 template <TensorArgument X, SizeOperand Shift, std::integral... Dim>
@@ -21426,6 +21776,7 @@ constexpr auto key_padding_bias(const Mask& mask, Here at = Here::current()) {
 /// Communication: none for heads split alike. Source: Ainslie et al., 2305.13245.
 template <TensorArgument K, TensorArgument Q>
 constexpr auto repeat_heads(const K& k, const Q& q, Here at = Here::current()) {
+  const detail::FunctionCall named("repeat_heads", k, q);
   return call<detail::RepeatHeadsTag>(Source::from(at), k, q);
 }
 
@@ -22224,6 +22575,7 @@ constexpr X index_select(const X& x, Dim, const Indices&) {
 /// against x and promoted with it. The gradient of x is 0 where the mask holds. Errors and communication: as select.
 template <TensorArgument X, TensorArgument Mask, Operand V>
 constexpr auto masked_fill(const X& x, const Mask& mask, const V& value, Here at = Here::current()) {
+  const detail::FunctionCall named("masked_fill", x, mask);
   return select(mask, value, x, at);
 }
 
@@ -22339,6 +22691,7 @@ template <int Rank, int D> struct IsUpdatedTag {
 ///     const auto window = ts::dynamic_slice<0>(x, position, 16);
 template <int D, TensorArgument X, Operand Start, SizeOperand Size>
 constexpr auto dynamic_slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
+  const detail::FunctionCall named("dynamic_slice", x);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return index_select<D>(x, call<detail::SliceIndicesTag<X::rank, dim>>(Source::from(at), x, start, Dim(size)), at);
 }
@@ -22347,6 +22700,7 @@ constexpr auto dynamic_slice(const X& x, const Start& start, const Size& size, H
 /// Tensor.select). The index is as the start of dynamic_slice. Gradient, errors and communication: as dynamic_slice.
 template <int D, TensorArgument X, Operand Index>
 constexpr auto dynamic_index(const X& x, const Index& index, Here at = Here::current()) {
+  const detail::FunctionCall named("dynamic_index", x);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return squeeze<dim>(index_select<D>(x, call<detail::OneIndexTag<X::rank, dim>>(Source::from(at), x, index), at), at);
 }
@@ -22376,6 +22730,7 @@ constexpr auto dynamic_update_slice(const X& x, const Update& update, const Star
 /// dynamic_update_slice.
 template <int D, TensorArgument X, TensorArgument Update, Operand Index>
 constexpr auto dynamic_update_index(const X& x, const Update& update, const Index& index, Here at = Here::current()) {
+  const detail::FunctionCall named("dynamic_update_index", x, update);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return dynamic_update_slice<D>(x, unsqueeze<dim>(update, at), index, at);
 }
@@ -24848,6 +25203,58 @@ template <class M, class A, class T> void combine_block(A* block, const T* first
   }
 }
 
+constexpr std::size_t reduced_batch = 32;  // sources combined sequentially; sums of batches are then combined
+
+/// Combines the sources of a row whose elements are adjacent. Each batch is reduced by itself, and the result of the
+/// earlier batches is its last term: at most 33 f32 terms are added sequentially, which keeps the rounding error small.
+template <class M, class T, class Source>
+inline void reduce_adjacent(T* row, const Source& source, std::size_t sources, std::int64_t extent, bool accumulate,
+                            bool past_caches) {
+  const T* from[reduced_batch + 1];
+  for (std::size_t next = 0; next < sources;) {
+    int count = 0;
+    const bool first = next == 0;
+    if (accumulate && first) from[count++] = row;
+    for (const std::size_t end = std::min(next + reduced_batch, sources); next < end; ++next)
+      from[count++] = source(next);
+    if (!first) from[count++] = row;
+    reduce_rows<M>(row, from, count, extent, past_caches);
+  }
+}
+
+/// Combines the sources in order in `block`, which holds `count` elements; with `accumulate`, what it contains is the
+/// first term. source(i) and stride(i) are those of the elements of source i.
+template <class M, class Wide, class Source, class Stride>
+void reduce_block(Wide* block, Wide* earlier, std::int64_t count, std::size_t sources, const Source& source,
+                  const Stride& stride, bool accumulate) {
+  std::size_t next = 0, end_of_batch = reduced_batch;
+  bool has_earlier = false;
+  if (!accumulate) {
+    load_block(block, source(0), stride(0), count);
+    next = 1;
+  }
+  const auto add_earlier = [&] {
+    if (has_earlier) combine_block<M>(block, earlier, 1, count);
+  };
+  while (next < sources) {
+    if (std::is_floating_point_v<Wide> && next >= end_of_batch) {
+      add_earlier();
+      std::copy(block, block + count, earlier);
+      has_earlier = true;
+      end_of_batch = next + reduced_batch;
+      load_block(block, source(next), stride(next), count);
+      ++next;
+    } else if (stride(next) == 1 && next + 1 < sources && stride(next + 1) == 1) {
+      combine_block<M>(block, source(next), source(next + 1), count);
+      next += 2;
+    } else {
+      combine_block<M>(block, source(next), stride(next), count);
+      ++next;
+    }
+  }
+  add_earlier();
+}
+
 template <class M, class T>
 void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSource> sources, const Shape& extents,
                 bool accumulate, bool past_caches) {
@@ -24858,75 +25265,31 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
   });
   const auto inner = loops.from_inside(0);
   const std::int64_t step = stride_of(dst_strides, inner);
-  bool contiguous = step == 1;
-  for (const StridedSource& source : sources) contiguous = contiguous && stride_of(source.strides, inner) == 1;
-  constexpr std::size_t batch = 32;  // sources combined sequentially; sums of batches are then combined
+  bool adjacent = step == 1;
+  for (const StridedSource& source : sources) adjacent = adjacent && stride_of(source.strides, inner) == 1;
   for_each_outer(loops, 1, [&](const std::int64_t* index) {
-    T* row = dst + offset_of(loops, 1, index, dst_strides);
+    T* const row = dst + offset_of(loops, 1, index, dst_strides);
+    const auto row_of = [&](std::size_t i) {
+      return static_cast<const T*>(sources[i].data) + offset_of(loops, 1, index, sources[i].strides);
+    };
     if constexpr (std::is_floating_point_v<T>)
-      if (contiguous) {
-        // Each batch is reduced by itself, and the result of the earlier batches is its last term: at most 33 f32 terms
-        // are added sequentially, which keeps the rounding error small.
-        const T* from[batch + 1];
-        for (std::size_t next = 0; next < sources.size();) {
-          int count = 0;
-          const bool first = next == 0;
-          if (accumulate && first) from[count++] = row;
-          for (const std::size_t end = std::min(next + batch, sources.size()); next < end; ++next)
-            from[count++] =
-                static_cast<const T*>(sources[next].data) + offset_of(loops, 1, index, sources[next].strides);
-          if (!first) from[count++] = row;
-          reduce_rows<M>(row, from, count, inner.extent, past_caches);
-        }
-        return;
-      }
-    // Sources are combined in order, in a block that fits the L1 cache, so that each source is read once and dst is
-    // written once. dst may be a source: a block of it is written after all sources were read.
+      if (adjacent) return reduce_adjacent<M>(row, row_of, sources.size(), inner.extent, accumulate, past_caches);
+    // A block fits the L1 cache, so that each source is read once and dst is written once. dst may be a source: a block
+    // of it is written after all sources were read.
     constexpr std::int64_t block_size = 512;
     using Wide = computed_t<T>;
     alignas(64) Wide block[block_size], earlier[block_size];
+    const auto stride = [&](std::size_t i) { return stride_of(sources[i].strides, inner); };
     for (std::int64_t begin = 0; begin < inner.extent; begin += block_size) {
       const std::int64_t count = std::min(block_size, inner.extent - begin);
-      const auto at = [&](const StridedSource& source) {
-        return static_cast<const T*>(source.data) + offset_of(loops, 1, index, source.strides) +
-               begin * stride_of(source.strides, inner);
-      };
-      std::size_t next = 0, end_of_run = batch;
-      bool has_earlier = false;
-      if (accumulate) {
-        load_block(block, static_cast<const T*>(row + begin * step), step, count);
-      } else {
-        load_block(block, at(sources[0]), stride_of(sources[0].strides, inner), count);
-        next = 1;
-      }
-      const auto add_earlier = [&] {
-        if (has_earlier) combine_block<M>(block, earlier, 1, count);
-      };
-      while (next < sources.size()) {
-        const StridedSource& first = sources[next];
-        const std::int64_t stride = stride_of(first.strides, inner);
-        if (std::is_floating_point_v<Wide> && next >= end_of_run) {
-          add_earlier();
-          std::copy(block, block + count, earlier);
-          has_earlier = true;
-          end_of_run = next + batch;
-          load_block(block, at(first), stride, count);
-          ++next;
-          continue;
-        }
-        if (stride == 1 && next + 1 < sources.size() && stride_of(sources[next + 1].strides, inner) == 1) {
-          combine_block<M>(block, at(first), at(sources[next + 1]), count);
-          next += 2;
-        } else {
-          combine_block<M>(block, at(first), stride, count);
-          ++next;
-        }
-      }
-      add_earlier();
+      const auto source = [&](std::size_t i) { return row_of(i) + begin * stride(i); };
+      T* const to = row + begin * step;
+      if (accumulate) load_block(block, static_cast<const T*>(to), step, count);
+      reduce_block<M>(block, earlier, count, sources.size(), source, stride, accumulate);
       if (step == 1) {
-        for (std::int64_t i = 0; i < count; ++i) row[begin + i] = static_cast<T>(block[i]);
+        for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(block[i]);
       } else {
-        for (std::int64_t i = 0; i < count; ++i) row[(begin + i) * step] = static_cast<T>(block[i]);
+        for (std::int64_t i = 0; i < count; ++i) to[i * step] = static_cast<T>(block[i]);
       }
     }
   });
@@ -26153,6 +26516,7 @@ ShardedTensor<T, Rank> filled(std::string_view op, const Shape& shape, T value, 
 ///
 ///     auto w = ts::full<float>({64, 32}, 0.5f, mesh, {"data"});
 ///     auto scalar = ts::full<float>({}, 0.5f, mesh);
+///     auto halves = ts::full({64, 32}, 0.5, mesh);   // without a type that of the value, and float of a double
 template <Element T, int Rank>
 ShardedTensor<T, Rank> full(const Shape& shape, std::type_identity_t<T> value, const Mesh& mesh,
                             const PartitionSpec& spec = {}, Here at = Here::current()) {
@@ -26167,6 +26531,18 @@ template <Element T>
 ShardedTensor<T, 0> full(detail::NoExtents, std::type_identity_t<T> value, const Mesh& mesh,
                          const PartitionSpec& spec = {}, Here at = Here::current()) {
   return full<T, 0>(Shape{}, value, mesh, spec, at);
+}
+template <std::size_t Rank, Element Number>
+auto full(const Extent (&shape)[Rank], Number value, const Mesh& mesh, const PartitionSpec& spec = {},
+          Here at = Here::current()) {
+  using T = detail::filled_with_t<Number>;
+  return full<T, static_cast<int>(Rank)>(detail::shape_from(shape), static_cast<T>(value), mesh, spec, at);
+}
+template <int Rank = 0, Element Number>
+auto full(detail::NoExtents, Number value, const Mesh& mesh, const PartitionSpec& spec = {},
+          Here at = Here::current()) {
+  using T = detail::filled_with_t<Number>;
+  return full<T, Rank>(Shape{}, static_cast<T>(value), mesh, spec, at);
 }
 
 template <Element T, int Rank>
@@ -27862,8 +28238,8 @@ ShardedTensor<T, Rank> random_tensor(const char* op, Distribution distribution, 
 
 /// Normal random numbers of float, double, bf16 or f16, as jax.random.normal. An element depends only on the key, the
 /// shape and its index, so every mesh and spec gives the same tensor, bit for bit. Numbers of bf16 and f16 are those of
-/// float, rounded. A shape in braces determines the rank; with a Shape object write `normal<float, 2>(...)`. Errors:
-/// `option` for a negative deviation; those of `resolve` for the spec.
+/// float, rounded. A shape in braces determines the rank, and without a type the tensor is of float; with a Shape
+/// object write `normal<float, 2>(...)`. Errors: `option` for a negative deviation; those of `resolve` for the spec.
 ///
 ///     auto w = ts::normal<float>(ts::Key{1}, {64, 256}, mesh, {ts::none, "model"}, 0, 0.02f);
 template <Element T, int Rank>
@@ -27877,12 +28253,12 @@ ShardedTensor<T, Rank> normal(Key key, const Shape& shape, const Mesh& mesh, con
   };
   return detail::random_tensor<T, Rank>("normal", Distribution::normal, key, shape, mesh, spec, Cost{2}, finish, at);
 }
-template <Element T, std::size_t Rank>
+template <Element T = float, std::size_t Rank>
 auto normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
             computed_t<T> mean = 0, computed_t<T> stddev = 1, Here at = Here::current()) {
   return normal<T, static_cast<int>(Rank)>(key, detail::shape_from(shape), mesh, spec, mean, stddev, at);
 }
-template <Element T>
+template <Element T = float>
 ShardedTensor<T, 0> normal(Key key, detail::NoExtents, const Mesh& mesh, const PartitionSpec& spec = {},
                            computed_t<T> mean = 0, computed_t<T> stddev = 1, Here at = Here::current()) {
   return normal<T, 0>(key, Shape{}, mesh, spec, mean, stddev, at);
@@ -27906,12 +28282,12 @@ ShardedTensor<T, Rank> uniform(Key key, const Shape& shape, const Mesh& mesh, co
   };
   return detail::random_tensor<T, Rank>("uniform", Distribution::uniform, key, shape, mesh, spec, Cost{2}, finish, at);
 }
-template <Element T, std::size_t Rank>
+template <Element T = float, std::size_t Rank>
 auto uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
              computed_t<T> low = 0, computed_t<T> high = 1, Here at = Here::current()) {
   return uniform<T, static_cast<int>(Rank)>(key, detail::shape_from(shape), mesh, spec, low, high, at);
 }
-template <Element T>
+template <Element T = float>
 ShardedTensor<T, 0> uniform(Key key, detail::NoExtents, const Mesh& mesh, const PartitionSpec& spec = {},
                             computed_t<T> low = 0, computed_t<T> high = 1, Here at = Here::current()) {
   return uniform<T, 0>(key, Shape{}, mesh, spec, low, high, at);
@@ -28434,12 +28810,14 @@ struct AddToProductTag {
 template <TensorArgument X, TensorArgument A, TensorArgument B, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
                      Here at = Here::current()) {
+  const detail::FunctionCall named("addmm", x, a, b);
   static_assert(A::rank == 2 && B::rank == 2, "tessera: addmm takes matrices; use ts::baddbmm for batches of them");
   return call<detail::AddToProductTag>(Source::from(at), x, matmul(a, b, at), beta, alpha);
 }
 template <TensorArgument X, TensorArgument A, TensorArgument B, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto baddbmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
                        Here at = Here::current()) {
+  const detail::FunctionCall named("baddbmm", x, a, b);
   static_assert(A::rank == 3 && B::rank == 3,
                 "tessera: baddbmm takes batches of matrices, [batch, M, K] and [batch, K, N]");
   return call<detail::AddToProductTag>(Source::from(at), x, matmul(a, b, at), beta, alpha);
@@ -28622,6 +29000,7 @@ template <class X> constexpr void check_nonzero() {
 }
 
 template <int Rank, int D, class Index> struct NonzeroTag {
+  static constexpr const char* function = "nonzero";
   static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Size, class Rest> struct result : Typed<Index, 1> {
     using Checks = decltype([] { check_nonzero<X>(); });
@@ -28631,6 +29010,7 @@ template <int Rank, int D, class Index> struct NonzeroTag {
   }
 };
 template <int Rank, class Index> struct ArgwhereTag {
+  static constexpr const char* function = "argwhere";
   static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Size, class Rest> struct result : Typed<Index, 2> {
     using Checks = decltype([] { check_nonzero<X>(); });
@@ -28654,6 +29034,7 @@ template <class X, class Mask> constexpr void check_mask() {
 
 /// The elements of x for which the mask holds.
 template <int Rank> struct MaskedSelectTag {
+  static constexpr const char* function = "masked_select";
   static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Mask, class Size, class Rest> struct result : Typed<typename X::type, 1> {
     using Checks = decltype([] { check_mask<X, Mask>(); });
@@ -28674,6 +29055,7 @@ template <int Rank> struct MaskedSelectTag {
 
 /// Elements of a source where a mask holds, in their order.
 template <int Rank> struct MaskedScatterTag {
+  static constexpr const char* function = "masked_scatter";
   static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Mask, class Source> struct result : X {
     using Checks = decltype([] {
@@ -28734,6 +29116,25 @@ constexpr auto masked_select(const X& x, const Mask& mask, const Size& size, con
 template <TensorArgument X, TensorArgument Mask, TensorArgument Elements>
 constexpr auto masked_scatter(const X& x, const Mask& mask, const Elements& source, Here at = Here::current()) {
   return call<detail::MaskedScatterTag<X::rank>>(Source::from(at), x, mask, source);
+}
+
+/// Without a size it does not compile.
+template <TensorArgument X> constexpr auto nonzero(const X& x) {
+  static_assert(std::is_void_v<X>, "tessera: shapes can't depend on values, so as in JAX the size of the result is an "
+                                   "argument: ts::nonzero(x, size)");
+  return x;
+}
+/// Without a size it does not compile.
+template <TensorArgument X> constexpr auto argwhere(const X& x) {
+  static_assert(std::is_void_v<X>, "tessera: shapes can't depend on values, so as in JAX the size of the result is an "
+                                   "argument: ts::argwhere(x, size)");
+  return x;
+}
+/// Without a size it does not compile.
+template <TensorArgument X, TensorArgument Mask> constexpr auto masked_select(const X& x, const Mask&) {
+  static_assert(std::is_void_v<X>, "tessera: shapes can't depend on values, so as in JAX the size of the result is an "
+                                   "argument: ts::masked_select(x, mask, size)");
+  return x;
 }
 
 }  // namespace tessera
@@ -29125,24 +29526,42 @@ template <class A, class B> constexpr auto chained(Source source, const A& a, co
   else
     return matmul_of<void, Precision::full>(source, a, b);
 }
+template <class A, class B, class C, class... Rest>
+constexpr auto chained(Source source, const A& a, const B& b, const C& c, const Rest&... rest) {
+  using Last = std::tuple_element_t<sizeof...(Rest), std::tuple<C, Rest...>>;
+  if constexpr (Last::rank == 1 && A::rank != 1)
+    return chained(source, a, chained(source, b, c, rest...));
+  else
+    return chained(source, chained(source, a, b), c, rest...);
+}
 }  // namespace detail
 
 /// The product of several matrices; the first and the last may be vectors (torch.linalg.multi_dot). Extents are not
 /// known when a program is traced, so products are taken from the left, or from the right if the last operand is a
-/// vector; for another order write the products one by one. Messages give the line that made the first operand. Errors
-/// and communication: as matmul.
+/// vector; for another order write the products one by one. Of more than four operands, messages give the line that
+/// made the first. Errors and communication: as matmul.
 ///
 ///     const auto y = ts::multi_dot(a, b, c, x);   // a (b (c x))
-template <TensorArgument A, TensorArgument B> constexpr auto multi_dot(const A& a, const B& b) {
-  return detail::chained(detail::line_of(a), a, b);
+template <TensorArgument A, TensorArgument B>
+constexpr auto multi_dot(const A& a, const B& b, Here at = Here::current()) {
+  const detail::FunctionCall named("multi_dot", a, b);
+  return detail::chained(Source::from(at), a, b);
 }
-template <TensorArgument A, TensorArgument B, TensorArgument C, TensorOperand... Rest>
-constexpr auto multi_dot(const A& a, const B& b, const C& c, const Rest&... rest) {
-  using Last = std::tuple_element_t<sizeof...(Rest), std::tuple<C, Rest...>>;
-  if constexpr (Last::rank == 1 && A::rank != 1)
-    return multi_dot(a, multi_dot(b, c, rest...));
-  else
-    return multi_dot(multi_dot(a, b), c, rest...);
+template <TensorArgument A, TensorArgument B, TensorArgument C>
+constexpr auto multi_dot(const A& a, const B& b, const C& c, Here at = Here::current()) {
+  const detail::FunctionCall named("multi_dot", a, b, c);
+  return detail::chained(Source::from(at), a, b, c);
+}
+template <TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument D>
+constexpr auto multi_dot(const A& a, const B& b, const C& c, const D& d, Here at = Here::current()) {
+  const detail::FunctionCall named("multi_dot", a, b, c, d);
+  return detail::chained(Source::from(at), a, b, c, d);
+}
+template <TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument D, TensorArgument E,
+          TensorOperand... Rest>
+constexpr auto multi_dot(const A& a, const B& b, const C& c, const D& d, const E& e, const Rest&... rest) {
+  const detail::FunctionCall named("multi_dot", a, b, c, d, e, rest...);
+  return detail::chained(detail::line_of(a), a, b, c, d, e, rest...);
 }
 
 /// y[..., o] = sum over i and j of x1[..., i] weight[o, i, j] x2[..., j] (F.bilinear): a weight of [out, in1, in2] as
@@ -30722,76 +31141,107 @@ void place_tile(const T* tile, std::int64_t width, const Gemm<T>& g, T* c, std::
     }
 }
 
-/// C (+)= alpha A B for one block of k. Packs one panel of A at a time and multiplies it by all panels of B, which are
-/// in the L2 cache. If the columns of A are contiguous, a panel uses only part of a cache line per step, so that
-/// several panels are packed together.
-template <class T>
-void gemm_block(const GemmVariant& variant, const Gemm<T>& g, const PanelsOfB<T>& b, FinishedPart finished) {
-  const GemmKernels<T>& kernels = gemm_kernels<T>(variant);
-  constexpr std::int64_t line = 64 / sizeof(T);
-  alignas(64) T buffer[GemmKernels<T>::most_rows * GemmKernels<T>::most_cols];
-  const bool by_steps = g.a_row == 1 && g.a_col != 1;
-  const std::int64_t together = by_steps ? 4 : 1, panel_size = kernels.a_step * g.k;
-  T* a = thread_scratch<Scratch::panel_a, T>(static_cast<std::size_t>(together * panel_size));
-  const std::int64_t rows = kernels.rows, cols = kernels.cols, panels = (g.n + cols - 1) / cols;
-  const auto bytes = [](std::int64_t elements) { return elements * static_cast<std::int64_t>(sizeof(T)); };
-  const auto at = [](const T* element) { return reinterpret_cast<const char*>(element); };
+/// Panels of A, packed as tiles read them. If the columns of A are contiguous, a panel uses only part of a cache line
+/// per step, so that several panels are packed together.
+template <class T> struct PanelsOfA {
+  PanelsOfA(const GemmKernels<T>& kernels, const Gemm<T>& g)
+      : kernels(kernels), g(g), by_steps(g.a_row == 1 && g.a_col != 1), together(by_steps ? 4 : 1),
+        size(kernels.a_step * g.k),
+        packed(thread_scratch<Scratch::panel_a, T>(static_cast<std::size_t>(together * size))) {}
 
-  const auto pack_from = [&](std::int64_t first) {
-    const std::int64_t steps = by_steps ? 8 : g.k;  // packed at a time
+  /// The panel of the tile at row i. Panels are used in order.
+  const T* at(std::int64_t i) const {
+    const std::int64_t member = i / kernels.rows % together;
+    if (member == 0) pack(i);
+    return packed + member * size;
+  }
+
+  const GemmKernels<T>& kernels;
+  const Gemm<T>& g;
+  bool by_steps;
+  std::int64_t together, size;
+  T* packed;
+
+ private:
+  void pack(std::int64_t first) const {
+    const std::int64_t rows = kernels.rows, steps = by_steps ? 8 : g.k;  // packed at a time
     for (std::int64_t k = 0; k < g.k; k += steps)
       for (std::int64_t j = 0; j < together && first + j * rows < g.m; ++j) {
         const std::int64_t i = first + j * rows;
         // a_step, whole registers, may exceed the rows of a tile: copying these further rows avoids a partial register.
         const std::int64_t lanes = std::min(by_steps ? std::int64_t(kernels.a_step) : rows, g.m - i);
         pack_panels<T>(kernels.pack_steps, {g.a + i * g.a_row + k * g.a_col, g.a_row, g.a_col}, lanes,
-                       std::min(steps, g.k - k), kernels.a_step, a + j * panel_size + k * kernels.a_step,
+                       std::min(steps, g.k - k), kernels.a_step, packed + j * size + k * kernels.a_step,
                        std::max<std::int64_t>(g.k - k - steps, 0));
       }
-  };
+  }
+};
 
-  // If the rows of A are contiguous, each tile prefetches a part of the next panel of A. Otherwise the cache lines
-  // would evict each other from the L1 cache.
-  const std::int64_t a_lines = g.a_col == 1 ? (g.k + line - 1) / line : 0;
+/// Elements of a cache line.
+template <class T> constexpr std::int64_t cache_line = 64 / sizeof(T);
+
+/// Where in C a tile is: rows [i, i + height), panel p of `panels`, `width` columns at `c`; `next_height` rows follow.
+template <class T> struct TileOfC {
+  T* c = nullptr;
+  std::int64_t i = 0, height = 0, next_height = 0, p = 0, panels = 0, width = 0;
+};
+
+/// What a tile fetches into the caches for its successors: the next tile of C; if the rows of A are contiguous, a part
+/// of the next panel of A (otherwise its cache lines would evict each other from the L1 cache); what the epilogue of
+/// the tile reads.
+template <class T>
+void fetch_ahead(Prefetch* ahead, const Gemm<T>& g, const GemmVariant& variant, const PanelsOfA<T>& a,
+                 const TileOfC<T>& at, const FinishedPart& finished) {
+  constexpr std::int64_t line = cache_line<T>;
+  const auto bytes = [](std::int64_t elements) { return elements * static_cast<std::int64_t>(sizeof(T)); };
+  const auto address = [](const T* element) { return reinterpret_cast<const char*>(element); };
+  if (g.c_col == 1 && variant.fetches_c) {
+    const T* next = at.p + 1 < at.panels ? at.c + a.kernels.cols : g.c + (at.i + at.height) * g.c_row;
+    const std::int64_t count = at.p + 1 < at.panels ? at.height : at.next_height;
+    if (count > 0) {
+      *ahead++ = {address(next), bytes(g.c_row), count};
+      *ahead++ = {address(next) + 64, bytes(g.c_row), count};
+    }
+  }
+  if (at.next_height > 0) {
+    const std::int64_t lines = g.a_col == 1 ? (g.k + line - 1) / line : 0;
+    const std::int64_t from = lines * at.p / at.panels, to = lines * (at.p + 1) / at.panels;
+    if (to > from)
+      *ahead++ = {address(g.a + (at.i + a.kernels.rows) * g.a_row + from * line), bytes(g.a_row), at.next_height};
+  }
+  if (finished.beside != 0 && g.c_col == 1)
+    for (std::int64_t col = 0; col < at.width; col += line)
+      *ahead++ = {reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(at.c + col) + finished.beside),
+                  bytes(g.c_row), at.height};
+  *ahead = {address(a.packed), 0, -1};
+}
+
+/// C (+)= alpha A B for one block of k. Packs one panel of A at a time and multiplies it by all panels of B, which are
+/// in the L2 cache.
+template <class T>
+void gemm_block(const GemmVariant& variant, const Gemm<T>& g, const PanelsOfB<T>& b, FinishedPart finished) {
+  const GemmKernels<T>& kernels = gemm_kernels<T>(variant);
+  alignas(64) T buffer[GemmKernels<T>::most_rows * GemmKernels<T>::most_cols];
+  const PanelsOfA<T> a(kernels, g);
+  const std::int64_t rows = kernels.rows, cols = kernels.cols, panels = (g.n + cols - 1) / cols;
   std::int64_t reported = 0;
-  const std::int64_t report_every = std::max<std::int64_t>((1 << 14) / std::max<std::int64_t>(bytes(g.n), 1), rows);
+  const std::int64_t row_bytes = std::max<std::int64_t>(g.n * static_cast<std::int64_t>(sizeof(T)), 1),
+                     report_every = std::max<std::int64_t>((1 << 14) / row_bytes, rows);
 
   GemmTile<T> tile;
   tile.depth = g.k;
   tile.alpha = g.alpha;
   for (std::int64_t i = 0; i < g.m; i += rows) {
-    const std::int64_t height = std::min(rows, g.m - i), member = i / rows % together;
-    if (member == 0) pack_from(i);
-    tile.a = a + member * panel_size;
+    const std::int64_t height = std::min(rows, g.m - i), next_height = std::min(rows, g.m - i - height);
+    tile.a = a.at(i);
     const int fit = kernels.fit(height);
     const auto run = kernels.tiles[fit];
-    const std::int64_t next_height = std::min(rows, g.m - i - height);
-    const T* next_a = next_height > 0 ? g.a + (i + rows) * g.a_row : g.a;
     for (std::int64_t p = 0; p < panels; ++p) {
       const std::int64_t width = std::min(cols, g.n - p * cols);
-      T* c = g.c + i * g.c_row + p * cols * g.c_col;
+      T* const c = g.c + i * g.c_row + p * cols * g.c_col;
       tile.b = width < cols ? b.last : b.first + p * b.panel;
       tile.b_step = width < cols ? cols : b.step;
-
-      Prefetch* ahead = tile.ahead;
-      if (g.c_col == 1 && variant.fetches_c) {
-        const T* next_c = p + 1 < panels ? c + cols : g.c + (i + height) * g.c_row;
-        const std::int64_t count = p + 1 < panels ? height : next_height;
-        if (count > 0) {
-          *ahead++ = {at(next_c), bytes(g.c_row), count};
-          *ahead++ = {at(next_c) + 64, bytes(g.c_row), count};
-        }
-      }
-      if (next_height > 0) {
-        const std::int64_t from = a_lines * p / panels, to = a_lines * (p + 1) / panels;
-        if (to > from) *ahead++ = {at(next_a + from * line), bytes(g.a_row), next_height};
-      }
-      if (finished.beside != 0 && g.c_col == 1)
-        for (std::int64_t col = 0; col < width; col += line)
-          *ahead++ = {reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(c + col) + finished.beside),
-                      bytes(g.c_row), height};
-      *ahead = {at(a), 0, -1};
-
+      fetch_ahead<T>(tile.ahead, g, variant, a, {c, i, height, next_height, p, panels, width}, finished);
       if (height == kernels.heights[fit] && width == cols && g.c_col == 1) {
         tile.c = c, tile.c_row = g.c_row, tile.accumulate = g.accumulate;
         run(tile);
@@ -32031,6 +32481,8 @@ class LeafName {
     while ((position /= 10) > 0);
     return enter(std::string_view(digits + first, sizeof digits - first));
   }
+  /// The field at a position of U, by its name where U has field_names.
+  template <class U> constexpr std::size_t enter_field(std::size_t position);
   constexpr void leave(std::size_t before) { text_.resize(before); }
 
  private:
@@ -32049,13 +32501,20 @@ template <class T> constexpr bool names_fields() {
   }
 }
 
+template <class U> constexpr std::size_t LeafName::enter_field(std::size_t position) {
+  if constexpr (names_fields<U>())
+    if (position < std::size(U::field_names)) return enter(std::string_view(U::field_names[position]));
+  return enter(position);
+}
+
 /// How the layers of a Stack are visited: each with its position, the first one for all with the position `*`, or each
 /// with the position `*`. While a function is traced a Stack has one layer, with the tensors of all.
 enum class VisitLayers { each, together, each_alike };
 
 /// Visits the leaves of a model: f(name, leaf, layers), where `layers` is how many layers of a Stack a leaf stands for.
 /// C++20 has no reflection, so a struct lists the names of its fields in order: `static constexpr std::array
-/// field_names`. All other parts are named by their positions.
+/// field_names`. All other parts are named by their positions. Where F does not depend on the model, models share the
+/// code that visits their parts: so functions of the library give named structs, not lambdas.
 template <class F> class NameLeaves {
  public:
   constexpr NameLeaves(VisitLayers visit, F& f) : layers_(visit), f_(f) {}
@@ -32075,14 +32534,11 @@ template <class F> class NameLeaves {
                 layers_ == VisitLayers::each_alike ? name_.enter("*") : name_.enter(static_cast<std::size_t>(i)));
       }
     } else if constexpr (is_tuple_v<U>) {
-      std::size_t i = 0;
-      std::apply([&](auto&... items) { (visit(items, name_.enter(i++)), ...); }, object);
+      std::apply([&](auto&... items) { visit_fields<void>(items...); }, object);
     } else if constexpr (is_array_v<U>) {
       for (std::size_t i = 0; i < object.size(); ++i) visit(object[i], name_.enter(i));
     } else if constexpr (!std::is_empty_v<U>) {
-      constexpr bool named = names_fields<U>();
-      std::size_t i = 0;
-      for_each_field(object, [&](auto& field) { visit(field, enter_field<U, named>(i++)); });
+      with_fields(object, [&](auto&... fields) { visit_fields<U>(fields...); });
     }
   }
 
@@ -32092,10 +32548,16 @@ template <class F> class NameLeaves {
     visit(part);
     name_.leave(before);
   }
-  template <class U, bool Named> constexpr std::size_t enter_field(std::size_t i) {
-    if constexpr (Named)
-      if (i < std::size(U::field_names)) return name_.enter(std::string_view(U::field_names[i]));
-    return name_.enter(i);
+  /// The fields of U, or the items of a tuple.
+  template <class U, class... Fields> constexpr void visit_fields(Fields&... fields) {
+    std::size_t i = 0, before = 0;
+    const auto enter = [&] {
+      if constexpr (std::is_void_v<U>)
+        return name_.enter(i++);
+      else
+        return name_.template enter_field<U>(i++);
+    };
+    ((before = enter(), visit(fields), name_.leave(before)), ...);
   }
 
   LeafName name_{};
@@ -40717,263 +41179,16 @@ TESSERA_KERNEL_CODE_END
 
 #endif
 
-// ---- tessera/kernels/attention/attention_gradient.hpp
+// ---- tessera/kernels/attention/attention_blocks.hpp
 
-#ifndef TESSERA_KERNELS_ATTENTION_ATTENTION_GRADIENT_HPP
-#define TESSERA_KERNELS_ATTENTION_ATTENTION_GRADIENT_HPP
+#ifndef TESSERA_KERNELS_ATTENTION_ATTENTION_BLOCKS_HPP
+#define TESSERA_KERNELS_ATTENTION_ATTENTION_BLOCKS_HPP
 
-namespace tessera::kernels {
-
-/// Operands and results of the gradient of attention for one head. Gradients that are not needed are null; the others
-/// have stride 1 along the width.
-template <class T> struct AttentionGradient {
-  HeadRows<const T> q, k, v, out, row_lse, cotangent;
-  HeadRows<T> q_gradient, k_gradient, v_gradient;
-};
-
-}  // namespace tessera::kernels
-
+// What attention of bf16 with AMX or AVX512_BF16 is made of: packed operands, their products, and scores in float.
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
-
-template <class T> constexpr std::int64_t padded_width(std::int64_t columns) {
-  constexpr auto lanes = static_cast<std::int64_t>(xsimd::batch<T>::size);
-  return (columns + lanes - 1) / lanes * lanes;
-}
-
-/// A gradient of rows of keys or values, of which one tile at a time is added to: the rows of the result themselves, if
-/// they are adjacent whole registers, otherwise a copy.
-template <class T> struct GradientTile {
-  HeadRows<T> result;
-  T* room = nullptr;
-  std::int64_t columns = 0, padded = 0;
-
-  bool wanted() const { return result.data != nullptr; }
-  bool in_place() const { return result.row == padded && padded == columns; }
-  void clear(std::int64_t first, std::int64_t end) const {
-    for (std::int64_t i = first; wanted() && i < end; ++i) std::fill(result.at(i), result.at(i) + columns, T(0));
-  }
-  /// The sums of rows [first, first + count), with row stride `padded`.
-  T* open(std::int64_t first, std::int64_t count) const {
-    if (!wanted() || in_place()) return wanted() ? result.at(first) : nullptr;
-    pack_rows<T>(room, padded, {result.data, result.row, 1}, first, count, columns);
-    return room;
-  }
-  void close(std::int64_t first, std::int64_t count) const {
-    for (std::int64_t i = 0; wanted() && !in_place() && i < count; ++i)
-      std::memcpy(result.at(first + i), room + i * padded, static_cast<std::size_t>(columns) * sizeof(T));
-  }
-};
-
-}  // namespace detail
-
-/// Gradients with respect to keys [first_key, end_key) and their values, and the contribution of these keys to the
-/// gradient with respect to all queries. Softmax weights are recomputed tile by tile from row_lse of the forward pass,
-/// with five products per tile. The order of the tiles is fixed, so that results are reproducible. Keys and values are
-/// read once for most_attention_queries, whose tiles stay in the L2 cache.
-template <class T>
-void attend_gradient(const AttentionShape& shape, const AttentionGradient<T>& g, std::int64_t first_key,
-                     std::int64_t end_key) {
-  using Batch = xsimd::batch<T>;
-  constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
-  constexpr std::int64_t row = attention_queries;
-  const std::int64_t key_width = shape.width, value_width = shape.value_width;
-  const std::int64_t q_row = detail::padded_width<T>(key_width), v_row = detail::padded_width<T>(value_width);
-  const std::int64_t most_tiles = most_attention_queries / row;
-  const std::int64_t state = (2 * key_width + value_width + q_row + v_row + 2) * row;
-
-  T* next = thread_scratch<Scratch::attention, T>(
-      static_cast<std::size_t>(most_tiles * state + (value_width + 2 * attention_keys) * row +
-                               (key_width + value_width + q_row + v_row) * attention_keys));
-  const auto take = [&](std::int64_t count) {
-    T* taken = next;
-    next += count;
-    return taken;
-  };
-  T* const states = take(most_tiles * state);
-  T *const outputs = take(value_width * row), *const weights = take(attention_keys * row),
-           *const slopes = take(attention_keys * row);
-  T *const k_room = take(attention_keys * key_width), *const v_room = take(attention_keys * value_width);
-  const detail::GradientTile<T> k_tile{g.k_gradient, take(attention_keys * q_row), key_width, q_row};
-  const detail::GradientTile<T> v_tile{g.v_gradient, take(attention_keys * v_row), value_width, v_row};
-  const bool wants_q = g.q_gradient.data != nullptr, wants_k = k_tile.wanted(), wants_v = v_tile.wanted();
-  const T scale = static_cast<T>(shape.scale);
-  k_tile.clear(first_key, end_key);
-  v_tile.clear(first_key, end_key);
-
-  struct QueryTile {
-    std::int64_t first, count, registers, visible;
-    T *queries, *cotangents, *sums, *query_rows, *cotangent_rows, *logarithms, *products;
-  };
-  for (std::int64_t group = 0; group < shape.queries; group += most_attention_queries) {
-    const std::int64_t group_end = std::min(group + most_attention_queries, shape.queries),
-                       tiles = (group_end - group + row - 1) / row;
-    const auto tile_of = [&](std::int64_t t) {
-      QueryTile tile;
-      tile.first = group + t * row;
-      tile.count = std::min(row, group_end - tile.first);
-      tile.registers = (tile.count + lanes - 1) / lanes;
-      tile.visible = std::min(shape.visible(tile.first + tile.count), end_key);
-      tile.queries = states + t * state;
-      tile.cotangents = tile.queries + key_width * row;
-      tile.sums = tile.cotangents + value_width * row;
-      tile.query_rows = tile.sums + key_width * row;
-      tile.cotangent_rows = tile.query_rows + q_row * row;
-      tile.logarithms = tile.cotangent_rows + v_row * row;
-      tile.products = tile.logarithms + row;
-      return tile;
-    };
-    for (std::int64_t t = 0; t < tiles; ++t) {
-      const QueryTile tile = tile_of(t);
-      const std::int64_t first = tile.first, count = tile.count, columns = tile.registers * lanes;
-      if (wants_q) std::fill(tile.sums, tile.sums + key_width * row, T(0));
-      if (tile.visible <= first_key) continue;
-      transpose_tile<T>(tile.queries, row, g.q.at(first), g.q.row, g.q.col, count, key_width, columns, scale);
-      transpose_tile<T>(tile.cotangents, row, g.cotangent.at(first), g.cotangent.row, g.cotangent.col, count,
-                        value_width, columns, scale);
-      transpose_tile<T>(outputs, row, g.out.at(first), g.out.row, g.out.col, count, value_width, columns, T(1));
-      if (wants_k) detail::pack_rows<T>(tile.query_rows, q_row, g.q, first, count, key_width);
-      if (wants_v) detail::pack_rows<T>(tile.cotangent_rows, v_row, g.cotangent, first, count, value_width);
-      for (std::int64_t c = 0; c < columns; c += lanes) {
-        Batch sum(T(0));
-        for (std::int64_t e = 0; e < value_width; ++e)
-          sum = simd::fma<T>(Batch::load_aligned(tile.cotangents + e * row + c),
-                             Batch::load_aligned(outputs + e * row + c), sum);
-        sum.store_aligned(tile.products + c);
-      }
-      // A query without keys has logarithm -inf: its weights are 0.
-      for (std::int64_t i = 0; i < columns; ++i)
-        tile.logarithms[i] = i < count ? std::max(*g.row_lse.at(first + i), static_cast<T>(least_score)) : T(0);
-    }
-
-    const std::int64_t visible = std::min(shape.visible(group_end), end_key);
-    for (std::int64_t key = first_tile(shape, group, first_key); key < visible; key += attention_keys) {
-      const std::int64_t end = std::min(key + attention_keys, visible), ahead = std::min(end + attention_keys, visible);
-      const HeadRows<const T> k = detail::adjacent_rows<T>(g.k, key, end - key, key_width, k_room);
-      const HeadRows<const T> v = detail::adjacent_rows<T>(g.v, key, end - key, value_width, v_room);
-      T *const k_sums = k_tile.open(key, end - key), *const v_sums = v_tile.open(key, end - key);
-      detail::prefetch_rows<T>(g.k, end, ahead, key_width);
-      detail::prefetch_rows<T>(g.v, end, ahead, value_width);
-      for (std::int64_t t = 0; t < tiles; ++t) {
-        const QueryTile tile = tile_of(t);
-        const std::int64_t keys = std::min(end, tile.visible) - key;
-        if (keys <= 0 || key < first_tile(shape, tile.first, first_key)) continue;
-        const KeySteps steps(shape, tile.first, tile.count, key, keys, lanes);
-        detail::attention_scores<T>(weights, shape, steps, tile.first, tile.registers, key, k, tile.queries);
-        for (int s = 0; s < steps.size; ++s) {
-          const KeyStep& step = steps.steps[s];
-          const std::int64_t at = step.first * row + step.begin, own = tile.registers - step.begin / lanes;
-          tile_product<T>(slopes + at, row, {v.at(step.first), v.row, v.col}, tile.cotangents + step.begin, row,
-                          step.count, own, value_width, false);
-          for (std::int64_t i = step.first; i < step.first + step.count; ++i)
-            for (std::int64_t c = step.begin; c < tile.registers * lanes; c += lanes) {
-              const Batch p = simd::fading_exp<T>(Batch::load_aligned(weights + i * row + c) -
-                                                  Batch::load_aligned(tile.logarithms + c));
-              const Batch slope =
-                  p * (Batch::load_aligned(slopes + i * row + c) - Batch::load_aligned(tile.products + c));
-              p.store_aligned(weights + i * row + c);
-              slope.store_aligned(slopes + i * row + c);
-            }
-        }
-        for (int s = 0; s < steps.size; ++s) {
-          const KeyStep& step = steps.steps[s];
-          const std::int64_t at = step.first * row + step.begin, depth = tile.count - step.begin;
-          if (wants_v)
-            tile_product<T>(v_sums + step.first * v_row, v_row, {weights + at, row, 1},
-                            tile.cotangent_rows + step.begin * v_row, v_row, step.count, v_row / lanes, depth, true);
-          if (wants_k)
-            tile_product<T>(k_sums + step.first * q_row, q_row, {slopes + at, row, 1},
-                            tile.query_rows + step.begin * q_row, q_row, step.count, q_row / lanes, depth, true);
-          if (wants_q)
-            tile_product<T>(tile.sums + step.begin, row, {k.at(step.first), k.col, k.row}, slopes + at, row, key_width,
-                            tile.registers - step.begin / lanes, step.count, true);
-        }
-      }
-      k_tile.close(key, end - key);
-      v_tile.close(key, end - key);
-    }
-    for (std::int64_t t = 0; wants_q && t < tiles; ++t) {
-      const QueryTile tile = tile_of(t);
-      transpose_tile<T>(g.q_gradient.at(tile.first), g.q_gradient.row, tile.sums, row, 1, key_width, tile.count,
-                        key_width, T(1));
-    }
-  }
-}
-
-}  // namespace tessera::kernels::inline TESSERA_ISA
-TESSERA_KERNEL_CODE_END
-
-#endif
-
-// ---- tessera/kernels/attention/attention_bf16.hpp
-
-#ifndef TESSERA_KERNELS_ATTENTION_ATTENTION_BF16_HPP
-#define TESSERA_KERNELS_ATTENTION_ATTENTION_BF16_HPP
-
-// Attention of bf16 and f16. For bf16 with AMX or AVX512_BF16, operands of products are bf16, and scores, exponentials
-// and sums are float. Otherwise operands are converted to float and use the attention of float.
-namespace tessera::kernels {
-
-/// Operands and results of the gradient of attention of bf16 or f16 for one head. Gradients are float, since they may
-/// be summed.
-template <class T> struct HalfAttentionGradient {
-  HeadRows<const T> q, k, v, out;
-  HeadRows<const float> row_lse;
-  HeadRows<const T> cotangent;
-  HeadRows<float> q_gradient, k_gradient, v_gradient;
-};
-
-}  // namespace tessera::kernels
-
-TESSERA_KERNEL_CODE_BEGIN
-namespace tessera::kernels::inline TESSERA_ISA {
-
-namespace detail {
-
-/// Rows [first, end) converted to a contiguous float matrix.
-template <class T>
-HeadRows<const float> widened_rows(const HeadRows<const T>& rows, std::int64_t first, std::int64_t end,
-                                   std::int64_t width, float*& room) {
-  if (rows.data == nullptr) return {};
-  widen_matrix(rows.at(first), rows.row, rows.col, end - first, width, room);
-  const HeadRows<const float> wide{room - first * width, width, 1};
-  room += (end - first) * width;
-  return wide;
-}
-
-template <class T>
-void widened_attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
-                    const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,
-                    const HeadRows<float>& row_lse) {
-  const std::int64_t keys = shape.visible(first + count), both = shape.width + shape.value_width;
-  float* next = thread_scratch<Scratch::wide_a, float>(static_cast<std::size_t>((count + keys) * both));
-  const HeadRows<const float> wide_q = widened_rows(q, first, first + count, shape.width, next);
-  const HeadRows<const float> wide_k = widened_rows(k, 0, keys, shape.width, next);
-  const HeadRows<const float> wide_v = widened_rows(v, 0, keys, shape.value_width, next);
-  const HeadRows<float> rows{next - first * shape.value_width, shape.value_width, 1};
-  attend<float>(shape, first, count, wide_q, wide_k, wide_v, out.data == nullptr ? HeadRows<float>{} : rows, row_lse);
-  if (out.data != nullptr)
-    round_matrix(rows.at(first), rows.row, count, shape.value_width, out.at(first), out.row, out.col);
-}
-
-template <class T>
-void widened_gradient(const AttentionShape& shape, const HalfAttentionGradient<T>& g, std::int64_t first_key,
-                      std::int64_t end_key) {
-  const std::int64_t width = shape.width, value_width = shape.value_width;
-  float* next = thread_scratch<Scratch::wide_a, float>(static_cast<std::size_t>(
-      shape.queries * (width + 2 * value_width) + (end_key - first_key) * (width + value_width)));
-  AttentionGradient<float> wide{};
-  wide.q = widened_rows(g.q, 0, shape.queries, width, next);
-  wide.k = widened_rows(g.k, first_key, end_key, width, next);
-  wide.v = widened_rows(g.v, first_key, end_key, value_width, next);
-  wide.out = widened_rows(g.out, 0, shape.queries, value_width, next);
-  wide.cotangent = widened_rows(g.cotangent, 0, shape.queries, value_width, next);
-  wide.row_lse = g.row_lse;
-  wide.q_gradient = g.q_gradient, wide.k_gradient = g.k_gradient, wide.v_gradient = g.v_gradient;
-  attend_gradient<float>(shape, wide, first_key, end_key);
-}
 
 #if defined(__x86_64__)
 constexpr std::int64_t whole_blocks(std::int64_t count) { return (count + bf16_block - 1) / bf16_block * bf16_block; }
@@ -41089,7 +41304,495 @@ inline void scale_and_mask(float* scores, const AttentionShape& shape, std::int6
     for (std::int64_t c = std::max<std::int64_t>(passed, 0); c < cols; ++c) row[c] = unseen;
   }
 }
+#endif
 
+}  // namespace detail
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
+
+#endif
+
+// ---- tessera/kernels/attention/attention_gradient.hpp
+
+#ifndef TESSERA_KERNELS_ATTENTION_ATTENTION_GRADIENT_HPP
+#define TESSERA_KERNELS_ATTENTION_ATTENTION_GRADIENT_HPP
+
+namespace tessera::kernels {
+
+/// Operands and results of the gradient of attention for one head. Gradients that are not needed are null; the others
+/// have stride 1 along the width.
+template <class T> struct AttentionGradient {
+  HeadRows<const T> q, k, v, out, row_lse, cotangent;
+  HeadRows<T> q_gradient, k_gradient, v_gradient;
+};
+
+}  // namespace tessera::kernels
+
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+template <class T> constexpr std::int64_t padded_width(std::int64_t columns) {
+  constexpr auto lanes = static_cast<std::int64_t>(xsimd::batch<T>::size);
+  return (columns + lanes - 1) / lanes * lanes;
+}
+
+/// A gradient of rows of keys or values, of which one tile at a time is added to: the rows of the result themselves, if
+/// they are adjacent whole registers, otherwise a copy.
+template <class T> struct GradientTile {
+  HeadRows<T> result;
+  T* room = nullptr;
+  std::int64_t columns = 0, padded = 0;
+
+  bool wanted() const { return result.data != nullptr; }
+  bool in_place() const { return result.row == padded && padded == columns; }
+  void clear(std::int64_t first, std::int64_t end) const {
+    for (std::int64_t i = first; wanted() && i < end; ++i) std::fill(result.at(i), result.at(i) + columns, T(0));
+  }
+  /// The sums of rows [first, first + count), with row stride `padded`.
+  T* open(std::int64_t first, std::int64_t count) const {
+    if (!wanted() || in_place()) return wanted() ? result.at(first) : nullptr;
+    pack_rows<T>(room, padded, {result.data, result.row, 1}, first, count, columns);
+    return room;
+  }
+  void close(std::int64_t first, std::int64_t count) const {
+    for (std::int64_t i = 0; wanted() && !in_place() && i < count; ++i)
+      std::memcpy(result.at(first + i), room + i * padded, static_cast<std::size_t>(columns) * sizeof(T));
+  }
+};
+
+/// What attend_gradient() computes, in its phases. Queries are taken in groups of most_attention_queries, whose tiles
+/// stay in the L2 cache while the keys and values pass by.
+template <class T> class GradientOfHead {
+ public:
+  GradientOfHead(const AttentionShape& shape, const AttentionGradient<T>& g, std::int64_t first_key,
+                 std::int64_t end_key)
+      : shape_(shape), g_(g), first_key_(first_key), end_key_(end_key), q_row_(padded_width<T>(shape.width)),
+        v_row_(padded_width<T>(shape.value_width)) {
+    const std::int64_t most_tiles = most_attention_queries / row;
+    T* next = thread_scratch<Scratch::attention, T>(
+        static_cast<std::size_t>(most_tiles * tile_size() + (shape.value_width + 2 * attention_keys) * row +
+                                 (shape.width + shape.value_width + q_row_ + v_row_) * attention_keys));
+    const auto take = [&](std::int64_t count) {
+      T* taken = next;
+      next += count;
+      return taken;
+    };
+    tiles_ = take(most_tiles * tile_size());
+    outputs_ = take(shape.value_width * row);
+    weights_ = take(attention_keys * row);
+    slopes_ = take(attention_keys * row);
+    k_room_ = take(attention_keys * shape.width);
+    v_room_ = take(attention_keys * shape.value_width);
+    k_tile_ = {g.k_gradient, take(attention_keys * q_row_), shape.width, q_row_};
+    v_tile_ = {g.v_gradient, take(attention_keys * v_row_), shape.value_width, v_row_};
+  }
+
+  void run() const {
+    k_tile_.clear(first_key_, end_key_);
+    v_tile_.clear(first_key_, end_key_);
+    for (std::int64_t group = 0; group < shape_.queries; group += most_attention_queries) {
+      const std::int64_t end = std::min(group + most_attention_queries, shape_.queries),
+                         tiles = (end - group + row - 1) / row;
+      for (std::int64_t t = 0; t < tiles; ++t) load(tile_of(group, end, t));
+      add_keys(group, end, tiles);
+      for (std::int64_t t = 0; wants_q() && t < tiles; ++t) {
+        const QueryTile tile = tile_of(group, end, t);
+        transpose_tile<T>(g_.q_gradient.at(tile.first), g_.q_gradient.row, tile.sums, row, 1, shape_.width, tile.count,
+                          shape_.width, T(1));
+      }
+    }
+  }
+
+ private:
+  using Batch = xsimd::batch<T>;
+  static constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
+  static constexpr std::int64_t row = attention_queries;
+
+  /// A tile of queries. Columns are queries in `queries`, `cotangents` and `sums`, rows in `query_rows` and
+  /// `cotangent_rows`.
+  struct QueryTile {
+    std::int64_t first, count, registers, visible;
+    T *queries, *cotangents, *sums, *query_rows, *cotangent_rows, *logarithms, *products;
+  };
+  /// Keys [first, end) with their values, and the sums of their gradients.
+  struct KeyTile {
+    std::int64_t first, end;
+    HeadRows<const T> k, v;
+    T *k_sums, *v_sums;
+  };
+
+  bool wants_q() const { return g_.q_gradient.data != nullptr; }
+  std::int64_t tile_size() const { return (2 * shape_.width + shape_.value_width + q_row_ + v_row_ + 2) * row; }
+
+  /// Tile t of the queries [group, end).
+  QueryTile tile_of(std::int64_t group, std::int64_t end, std::int64_t t) const {
+    QueryTile tile;
+    tile.first = group + t * row;
+    tile.count = std::min(row, end - tile.first);
+    tile.registers = (tile.count + lanes - 1) / lanes;
+    tile.visible = std::min(shape_.visible(tile.first + tile.count), end_key_);
+    tile.queries = tiles_ + t * tile_size();
+    tile.cotangents = tile.queries + shape_.width * row;
+    tile.sums = tile.cotangents + shape_.value_width * row;
+    tile.query_rows = tile.sums + shape_.width * row;
+    tile.cotangent_rows = tile.query_rows + q_row_ * row;
+    tile.logarithms = tile.cotangent_rows + v_row_ * row;
+    tile.products = tile.logarithms + row;
+    return tile;
+  }
+
+  /// Fills a tile: scaled queries and cotangents, the products of cotangents and outputs, the logarithms of the sums.
+  void load(const QueryTile& tile) const {
+    const std::int64_t first = tile.first, count = tile.count, columns = tile.registers * lanes;
+    if (wants_q()) std::fill(tile.sums, tile.sums + shape_.width * row, T(0));
+    if (tile.visible <= first_key_) return;
+    const T scale = static_cast<T>(shape_.scale);
+    const std::int64_t value_width = shape_.value_width;
+    transpose_tile<T>(tile.queries, row, g_.q.at(first), g_.q.row, g_.q.col, count, shape_.width, columns, scale);
+    transpose_tile<T>(tile.cotangents, row, g_.cotangent.at(first), g_.cotangent.row, g_.cotangent.col, count,
+                      value_width, columns, scale);
+    transpose_tile<T>(outputs_, row, g_.out.at(first), g_.out.row, g_.out.col, count, value_width, columns, T(1));
+    if (k_tile_.wanted()) pack_rows<T>(tile.query_rows, q_row_, g_.q, first, count, shape_.width);
+    if (v_tile_.wanted()) pack_rows<T>(tile.cotangent_rows, v_row_, g_.cotangent, first, count, value_width);
+    for (std::int64_t c = 0; c < columns; c += lanes) {
+      Batch sum(T(0));
+      for (std::int64_t e = 0; e < value_width; ++e)
+        sum = simd::fma<T>(Batch::load_aligned(tile.cotangents + e * row + c),
+                           Batch::load_aligned(outputs_ + e * row + c), sum);
+      sum.store_aligned(tile.products + c);
+    }
+    // A query without keys has logarithm -inf: its weights are 0.
+    for (std::int64_t i = 0; i < columns; ++i)
+      tile.logarithms[i] = i < count ? std::max(*g_.row_lse.at(first + i), static_cast<T>(least_score)) : T(0);
+  }
+
+  /// Adds the contributions of all keys that the queries [group, group_end), in so many tiles, see.
+  void add_keys(std::int64_t group, std::int64_t group_end, std::int64_t tiles) const {
+    const std::int64_t visible = std::min(shape_.visible(group_end), end_key_);
+    for (std::int64_t key = first_tile(shape_, group, first_key_); key < visible; key += attention_keys) {
+      const std::int64_t end = std::min(key + attention_keys, visible), count = end - key;
+      const KeyTile keys{key,
+                         end,
+                         adjacent_rows<T>(g_.k, key, count, shape_.width, k_room_),
+                         adjacent_rows<T>(g_.v, key, count, shape_.value_width, v_room_),
+                         k_tile_.open(key, count),
+                         v_tile_.open(key, count)};
+      const std::int64_t ahead = std::min(end + attention_keys, visible);
+      prefetch_rows<T>(g_.k, end, ahead, shape_.width);
+      prefetch_rows<T>(g_.v, end, ahead, shape_.value_width);
+      for (std::int64_t t = 0; t < tiles; ++t) {
+        const QueryTile tile = tile_of(group, group_end, t);
+        const std::int64_t seen = std::min(end, tile.visible) - key;
+        if (seen <= 0 || key < first_tile(shape_, tile.first, first_key_)) continue;
+        const KeySteps steps(shape_, tile.first, tile.count, key, seen, lanes);
+        attention_scores<T>(weights_, shape_, steps, tile.first, tile.registers, key, keys.k, tile.queries);
+        for (int s = 0; s < steps.size; ++s) find_slopes(steps.steps[s], keys, tile);
+        for (int s = 0; s < steps.size; ++s) add_products(steps.steps[s], keys, tile);
+      }
+      k_tile_.close(key, count);
+      v_tile_.close(key, count);
+    }
+  }
+
+  /// Replaces scores by softmax weights, and finds the gradients of the scores.
+  void find_slopes(const KeyStep& step, const KeyTile& keys, const QueryTile& tile) const {
+    tile_product<T>(slopes_ + step.first * row + step.begin, row, {keys.v.at(step.first), keys.v.row, keys.v.col},
+                    tile.cotangents + step.begin, row, step.count, tile.registers - step.begin / lanes,
+                    shape_.value_width, false);
+    const std::int64_t columns = tile.registers * lanes;
+    const T *const logarithms = tile.logarithms, *const products = tile.products;
+    for (std::int64_t i = step.first; i < step.first + step.count; ++i) {
+      T *const weights = weights_ + i * row, *const slopes = slopes_ + i * row;
+      for (std::int64_t c = step.begin; c < columns; c += lanes) {
+        const Batch p = simd::fading_exp<T>(Batch::load_aligned(weights + c) - Batch::load_aligned(logarithms + c));
+        const Batch slope = p * (Batch::load_aligned(slopes + c) - Batch::load_aligned(products + c));
+        p.store_aligned(weights + c);
+        slope.store_aligned(slopes + c);
+      }
+    }
+  }
+
+  /// Adds to the gradients of values, keys and queries the products of weights and slopes.
+  void add_products(const KeyStep& step, const KeyTile& keys, const QueryTile& tile) const {
+    const std::int64_t at = step.first * row + step.begin, depth = tile.count - step.begin;
+    if (v_tile_.wanted())
+      tile_product<T>(keys.v_sums + step.first * v_row_, v_row_, {weights_ + at, row, 1},
+                      tile.cotangent_rows + step.begin * v_row_, v_row_, step.count, v_row_ / lanes, depth, true);
+    if (k_tile_.wanted())
+      tile_product<T>(keys.k_sums + step.first * q_row_, q_row_, {slopes_ + at, row, 1},
+                      tile.query_rows + step.begin * q_row_, q_row_, step.count, q_row_ / lanes, depth, true);
+    if (wants_q())
+      tile_product<T>(tile.sums + step.begin, row, {keys.k.at(step.first), keys.k.col, keys.k.row}, slopes_ + at, row,
+                      shape_.width, tile.registers - step.begin / lanes, step.count, true);
+  }
+
+  const AttentionShape& shape_;
+  const AttentionGradient<T>& g_;
+  std::int64_t first_key_, end_key_, q_row_, v_row_;
+  T *tiles_ = nullptr, *outputs_ = nullptr, *weights_ = nullptr, *slopes_ = nullptr, *k_room_ = nullptr,
+    *v_room_ = nullptr;
+  GradientTile<T> k_tile_, v_tile_;
+};
+
+}  // namespace detail
+
+/// Gradients with respect to keys [first_key, end_key) and their values, and the contribution of these keys to the
+/// gradient with respect to all queries. Softmax weights are recomputed tile by tile from row_lse of the forward pass,
+/// with five products per tile. The order of the tiles is fixed, so that results are reproducible. Keys and values are
+/// read once for most_attention_queries.
+template <class T>
+void attend_gradient(const AttentionShape& shape, const AttentionGradient<T>& g, std::int64_t first_key,
+                     std::int64_t end_key) {
+  detail::GradientOfHead<T>(shape, g, first_key, end_key).run();
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
+
+#endif
+
+// ---- tessera/kernels/attention/half_attention_gradient.hpp
+
+#ifndef TESSERA_KERNELS_ATTENTION_HALF_ATTENTION_GRADIENT_HPP
+#define TESSERA_KERNELS_ATTENTION_HALF_ATTENTION_GRADIENT_HPP
+
+namespace tessera::kernels {
+
+/// Operands and results of the gradient of attention of bf16 or f16 for one head. Gradients are float, since they may
+/// be summed.
+template <class T> struct HalfAttentionGradient {
+  HeadRows<const T> q, k, v, out;
+  HeadRows<const float> row_lse;
+  HeadRows<const T> cotangent;
+  HeadRows<float> q_gradient, k_gradient, v_gradient;
+};
+
+}  // namespace tessera::kernels
+
+#endif
+
+// ---- tessera/kernels/attention/block_attention_gradient.hpp
+
+#ifndef TESSERA_KERNELS_ATTENTION_BLOCK_ATTENTION_GRADIENT_HPP
+#define TESSERA_KERNELS_ATTENTION_BLOCK_ATTENTION_GRADIENT_HPP
+
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+#if defined(__x86_64__)
+/// What block_attend_gradient() computes, in its phases. Gradients of keys and values are accumulated in scratch
+/// memory, in whole blocks.
+template <std::same_as<bf16> T> class BlockGradientOfHead {
+ public:
+  BlockGradientOfHead(const AttentionShape& shape, const HalfAttentionGradient<T>& g, std::int64_t first_key,
+                      std::int64_t end_key, CpuLevel level)
+      : shape_(shape), g_(g), unit_(level), first_key_(first_key), end_key_(end_key), part_(end_key - first_key),
+        width_(whole_blocks(shape.width)), value_width_(whole_blocks(shape.value_width)) {
+    const std::int64_t padded = padded_keys();
+    AttentionRoom room(padded * (width_ + value_width_ / 2 + width_ + value_width_) +
+                       row * (2 * width_ + value_width_) + row * row * 7 / 2 + 2 * row + row * width_);
+    k_sums_ = room.take<float>(padded * width_), v_sums_ = room.take<float>(padded * value_width_);
+    weights_ = room.take<float>(row * row), slopes_ = room.take<float>(row * row);
+    query_sums_ = room.take<float>(width_ * row);
+    logarithms_ = room.take<float>(row), products_ = room.take<float>(row);
+    keys_ = room.take<bf16>(padded * width_), values_ = room.take<bf16>(padded * value_width_);
+    turned_keys_ = room.take<bf16>(padded * width_);
+    queries_ = room.take<bf16>(row * width_), cotangents_ = room.take<bf16>(row * value_width_);
+    query_rows_ = room.take<bf16>(row * width_), cotangent_rows_ = room.take<bf16>(row * value_width_);
+    weights_room_ = room.take<bf16>(row * row), slopes_room_ = room.take<bf16>(row * row);
+    pairs_room_ = room.take<bf16>(row * row);
+  }
+
+  void run() const {
+    std::fill_n(k_sums_, padded_keys() * (width_ + value_width_), 0.0f);
+    pack_keys();
+    for (std::int64_t first = 0; first < shape_.queries; first += row) {
+      const std::int64_t count = std::min(row, shape_.queries - first);
+      const std::int64_t visible = std::min(shape_.visible(first + count), end_key_);
+      if (wants_q()) std::fill_n(query_sums_, width_ * row, 0.0f);
+      if (visible > first_key_) load(first, count);
+      for (std::int64_t key = first_tile(shape_, first, first_key_); key < visible; key += attention_keys) {
+        const std::int64_t seen = std::min(attention_keys, visible - key);
+        find_slopes(first, count, key, seen);
+        add_products(whole_blocks(count), key, whole_blocks(seen));
+      }
+      if (wants_q())
+        transpose_tile<float>(g_.q_gradient.at(first), g_.q_gradient.row, query_sums_, row, 1, shape_.width, count,
+                              shape_.width, 1.0f);
+    }
+    copy(g_.k_gradient, k_sums_, width_, shape_.width);
+    copy(g_.v_gradient, v_sums_, value_width_, shape_.value_width);
+  }
+
+ private:
+  using Batch = xsimd::batch<float>;
+  static constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
+  static constexpr std::int64_t row = attention_queries;
+
+  bool wants_q() const { return g_.q_gradient.data != nullptr; }
+  bool wants_k() const { return g_.k_gradient.data != nullptr; }
+  bool wants_v() const { return g_.v_gradient.data != nullptr; }
+  std::int64_t padded_keys() const { return (part_ + attention_keys - 1) / attention_keys * attention_keys; }
+
+  void pack_keys() const {
+    for (std::int64_t key = 0; key < part_; key += attention_keys) {
+      const std::int64_t own = std::min(attention_keys, part_ - key), at = first_key_ + key;
+      pack_blocks<false>({g_.k.at(at), g_.k.row, g_.k.col}, own, shape_.width, keys_ + key * width_);
+      pack_blocks<false>({g_.v.at(at), g_.v.row, g_.v.col}, own, shape_.value_width, values_ + key * value_width_);
+      if (wants_q())
+        pack_blocks<false>({g_.k.at(at), g_.k.col, g_.k.row}, shape_.width, own, turned_keys_ + key * width_);
+    }
+  }
+
+  /// Packs a tile of queries and their cotangents, and finds the products of cotangents and outputs.
+  void load(std::int64_t first, std::int64_t count) const {
+    const HeadRows<const T>&q = g_.q, &cotangent = g_.cotangent;
+    pack_blocks<true>({q.at(first), q.row, q.col}, count, shape_.width, queries_);
+    pack_blocks<true>({cotangent.at(first), cotangent.row, cotangent.col}, count, shape_.value_width, cotangents_);
+    if (wants_k()) pack_blocks<true>({q.at(first), q.col, q.row}, shape_.width, count, query_rows_);
+    if (wants_v())
+      pack_blocks<true>({cotangent.at(first), cotangent.col, cotangent.row}, shape_.value_width, count,
+                        cotangent_rows_);
+    row_products(cotangent, g_.out, first, count, shape_.value_width, products_);
+    for (std::int64_t i = 0; i < row; ++i) {
+      logarithms_[i] = i < count ? std::max(*g_.row_lse.at(first + i), static_cast<float>(least_score)) : 0.0f;
+      if (i >= count) products_[i] = 0.0f;
+    }
+  }
+
+  /// The softmax weights of queries [first, first + count) for keys [key, key + seen), and the gradients of the scores.
+  void find_slopes(std::int64_t first, std::int64_t count, std::int64_t key, std::int64_t seen) const {
+    const std::int64_t at = key - first_key_, whole = whole_blocks(seen), cols = whole_blocks(count);
+    multiply_tile(unit_, {keys_ + at * width_, width_}, {queries_, width_}, whole, cols, shape_.width, weights_, row,
+                  false);
+    multiply_tile(unit_, {values_ + at * value_width_, value_width_}, {cotangents_, value_width_}, whole, cols,
+                  shape_.value_width, slopes_, row, false);
+    scale_and_mask(weights_, shape_, first, cols, key, seen, -std::numeric_limits<float>::infinity());
+    const Batch scale(static_cast<float>(shape_.scale));
+    const float *const logarithms = logarithms_, *const products = products_;
+    for (std::int64_t i = 0; i < whole; ++i) {
+      float *const weights = weights_ + i * row, *const slopes = slopes_ + i * row;
+      for (std::int64_t c = 0; c < cols; c += lanes) {
+        Batch p(0.0f), slope(0.0f);
+        // Padding queries and keys get weight 0: computed, their weights could be arbitrarily large.
+        if (i < seen && c < count) {
+          p = simd::fading_exp<float>(Batch::load_aligned(weights + c) - Batch::load_aligned(logarithms + c));
+          slope = p * (Batch::load_aligned(slopes + c) - Batch::load_aligned(products + c)) * scale;
+        }
+        p.store_aligned(weights + c);
+        slope.store_aligned(slopes + c);
+      }
+    }
+  }
+
+  /// Adds to the gradients of values, keys and queries the products of `cols` columns of weights and slopes for `whole`
+  /// keys.
+  void add_products(std::int64_t cols, std::int64_t key, std::int64_t whole) const {
+    const std::int64_t at = key - first_key_, own = whole_blocks(std::min(attention_keys, end_key_ - key));
+    if (wants_v())
+      multiply_tile(unit_, round_to_rows(weights_, whole, cols, weights_room_), {cotangent_rows_, cols}, whole,
+                    value_width_, cols, v_sums_ + at * value_width_, value_width_, true);
+    if (wants_k())
+      multiply_tile(unit_, round_to_rows(slopes_, whole, cols, slopes_room_), {query_rows_, cols}, whole, width_, cols,
+                    k_sums_ + at * width_, width_, true);
+    if (wants_q())
+      multiply_tile(unit_, {turned_keys_ + at * width_, own}, round_to_pairs(slopes_, whole, cols, pairs_room_), width_,
+                    cols, whole, query_sums_, row, true);
+  }
+
+  void copy(const HeadRows<float>& to, const float* from, std::int64_t from_row, std::int64_t columns) const {
+    for (std::int64_t i = 0; to.data != nullptr && i < part_; ++i)
+      std::copy_n(from + i * from_row, columns, to.at(first_key_ + i));
+  }
+
+  const AttentionShape& shape_;
+  const HalfAttentionGradient<T>& g_;
+  Bf16Blocks unit_;
+  std::int64_t first_key_, end_key_, part_, width_, value_width_;
+  float *k_sums_ = nullptr, *v_sums_ = nullptr, *weights_ = nullptr, *slopes_ = nullptr, *query_sums_ = nullptr,
+        *logarithms_ = nullptr, *products_ = nullptr;
+  bf16 *keys_ = nullptr, *values_ = nullptr, *turned_keys_ = nullptr, *queries_ = nullptr, *cotangents_ = nullptr,
+       *query_rows_ = nullptr, *cotangent_rows_ = nullptr, *weights_room_ = nullptr, *slopes_room_ = nullptr,
+       *pairs_room_ = nullptr;
+};
+
+/// attend_gradient() with AMX or AVX512_BF16.
+template <std::same_as<bf16> T>
+void block_attend_gradient(const AttentionShape& shape, const HalfAttentionGradient<T>& g, std::int64_t first_key,
+                           std::int64_t end_key, CpuLevel level) {
+  BlockGradientOfHead<T>(shape, g, first_key, end_key, level).run();
+}
+#endif
+
+}  // namespace detail
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
+
+#endif
+
+// ---- tessera/kernels/attention/attention_bf16.hpp
+
+#ifndef TESSERA_KERNELS_ATTENTION_ATTENTION_BF16_HPP
+#define TESSERA_KERNELS_ATTENTION_ATTENTION_BF16_HPP
+
+// Attention of bf16 and f16. For bf16 with AMX or AVX512_BF16, operands of products are bf16, and scores, exponentials
+// and sums are float. Otherwise operands are converted to float and use the attention of float.
+
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// Rows [first, end) converted to a contiguous float matrix.
+template <class T>
+HeadRows<const float> widened_rows(const HeadRows<const T>& rows, std::int64_t first, std::int64_t end,
+                                   std::int64_t width, float*& room) {
+  if (rows.data == nullptr) return {};
+  widen_matrix(rows.at(first), rows.row, rows.col, end - first, width, room);
+  const HeadRows<const float> wide{room - first * width, width, 1};
+  room += (end - first) * width;
+  return wide;
+}
+
+template <class T>
+void widened_attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
+                    const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,
+                    const HeadRows<float>& row_lse) {
+  const std::int64_t keys = shape.visible(first + count), both = shape.width + shape.value_width;
+  float* next = thread_scratch<Scratch::wide_a, float>(static_cast<std::size_t>((count + keys) * both));
+  const HeadRows<const float> wide_q = widened_rows(q, first, first + count, shape.width, next);
+  const HeadRows<const float> wide_k = widened_rows(k, 0, keys, shape.width, next);
+  const HeadRows<const float> wide_v = widened_rows(v, 0, keys, shape.value_width, next);
+  const HeadRows<float> rows{next - first * shape.value_width, shape.value_width, 1};
+  attend<float>(shape, first, count, wide_q, wide_k, wide_v, out.data == nullptr ? HeadRows<float>{} : rows, row_lse);
+  if (out.data != nullptr)
+    round_matrix(rows.at(first), rows.row, count, shape.value_width, out.at(first), out.row, out.col);
+}
+
+template <class T>
+void widened_gradient(const AttentionShape& shape, const HalfAttentionGradient<T>& g, std::int64_t first_key,
+                      std::int64_t end_key) {
+  const std::int64_t width = shape.width, value_width = shape.value_width;
+  float* next = thread_scratch<Scratch::wide_a, float>(static_cast<std::size_t>(
+      shape.queries * (width + 2 * value_width) + (end_key - first_key) * (width + value_width)));
+  AttentionGradient<float> wide{};
+  wide.q = widened_rows(g.q, 0, shape.queries, width, next);
+  wide.k = widened_rows(g.k, first_key, end_key, width, next);
+  wide.v = widened_rows(g.v, first_key, end_key, value_width, next);
+  wide.out = widened_rows(g.out, 0, shape.queries, value_width, next);
+  wide.cotangent = widened_rows(g.cotangent, 0, shape.queries, value_width, next);
+  wide.row_lse = g.row_lse;
+  wide.q_gradient = g.q_gradient, wide.k_gradient = g.k_gradient, wide.v_gradient = g.v_gradient;
+  attend_gradient<float>(shape, wide, first_key, end_key);
+}
+
+#if defined(__x86_64__)
 // Templates, although T is always bf16, so that programs without it instantiate nothing of this.
 template <std::same_as<bf16> T>
 void block_attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
@@ -41150,100 +41853,6 @@ void block_attend(const AttentionShape& shape, std::int64_t first, std::int64_t 
     }
     for (std::int64_t i = 0; row_lse.data != nullptr && i < own; ++i) *row_lse.at(from + i) = softmax(t).totals[i];
   }
-}
-
-/// attend_gradient() with AMX or AVX512_BF16. Gradients of keys and values are accumulated in scratch memory, in whole
-/// blocks.
-template <std::same_as<bf16> T>
-void block_attend_gradient(const AttentionShape& shape, const HalfAttentionGradient<T>& g, std::int64_t first_key,
-                           std::int64_t end_key, CpuLevel level) {
-  using Batch = xsimd::batch<float>;
-  constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
-  constexpr std::int64_t row = attention_queries;
-  const Bf16Blocks unit(level);
-  const std::int64_t width = whole_blocks(shape.width), value_width = whole_blocks(shape.value_width);
-  const std::int64_t part = end_key - first_key, tiles = (part + attention_keys - 1) / attention_keys,
-                     padded = tiles * attention_keys;
-  const bool wants_q = g.q_gradient.data != nullptr, wants_k = g.k_gradient.data != nullptr,
-             wants_v = g.v_gradient.data != nullptr;
-  AttentionRoom room(padded * (width + value_width / 2 + width + value_width) + row * (2 * width + value_width) +
-                     row * row * 7 / 2 + 2 * row + row * width);
-  float *const k_sums = room.take<float>(padded * width), *const v_sums = room.take<float>(padded * value_width);
-  float *const weights = room.take<float>(row * row), *const slopes = room.take<float>(row * row);
-  float *const query_sums = room.take<float>(width * row), *const logarithms = room.take<float>(row),
-               *const products = room.take<float>(row);
-  bf16 *const keys = room.take<bf16>(padded * width), *const values = room.take<bf16>(padded * value_width),
-              *const turned_keys = room.take<bf16>(padded * width);
-  bf16 *const q_room = room.take<bf16>(row * width), *const g_room = room.take<bf16>(row * value_width),
-              *const q_rows_room = room.take<bf16>(row * width),
-              *const g_rows_room = room.take<bf16>(row * value_width);
-  bf16 *const weights_room = room.take<bf16>(row * row), *const slopes_room = room.take<bf16>(row * row),
-              *const pairs_room = room.take<bf16>(row * row);
-  std::fill_n(k_sums, padded * (width + value_width), 0.0f);
-  for (std::int64_t key = 0; key < part; key += attention_keys) {
-    const std::int64_t own = std::min(attention_keys, part - key), at = first_key + key;
-    pack_blocks<false>({g.k.at(at), g.k.row, g.k.col}, own, shape.width, keys + key * width);
-    pack_blocks<false>({g.v.at(at), g.v.row, g.v.col}, own, shape.value_width, values + key * value_width);
-    if (wants_q) pack_blocks<false>({g.k.at(at), g.k.col, g.k.row}, shape.width, own, turned_keys + key * width);
-  }
-
-  const Batch scale(static_cast<float>(shape.scale));
-  for (std::int64_t first = 0; first < shape.queries; first += row) {
-    const std::int64_t count = std::min(row, shape.queries - first), cols = whole_blocks(count);
-    const std::int64_t visible = std::min(shape.visible(first + count), end_key);
-    if (wants_q) std::fill_n(query_sums, width * row, 0.0f);
-    if (visible > first_key) {
-      pack_blocks<true>({g.q.at(first), g.q.row, g.q.col}, count, shape.width, q_room);
-      pack_blocks<true>({g.cotangent.at(first), g.cotangent.row, g.cotangent.col}, count, shape.value_width, g_room);
-      if (wants_k) pack_blocks<true>({g.q.at(first), g.q.col, g.q.row}, shape.width, count, q_rows_room);
-      if (wants_v)
-        pack_blocks<true>({g.cotangent.at(first), g.cotangent.col, g.cotangent.row}, shape.value_width, count,
-                          g_rows_room);
-      row_products(g.cotangent, g.out, first, count, shape.value_width, products);
-      for (std::int64_t i = 0; i < row; ++i) {
-        logarithms[i] = i < count ? std::max(*g.row_lse.at(first + i), static_cast<float>(least_score)) : 0.0f;
-        if (i >= count) products[i] = 0.0f;
-      }
-    }
-    for (std::int64_t key = first_tile(shape, first, first_key); key < visible; key += attention_keys) {
-      const std::int64_t seen = std::min(attention_keys, visible - key), whole = whole_blocks(seen),
-                         at = key - first_key, own = whole_blocks(std::min(attention_keys, end_key - key));
-      multiply_tile(unit, {keys + at * width, width}, {q_room, width}, whole, cols, shape.width, weights, row, false);
-      multiply_tile(unit, {values + at * value_width, value_width}, {g_room, value_width}, whole, cols,
-                    shape.value_width, slopes, row, false);
-      scale_and_mask(weights, shape, first, cols, key, seen, -std::numeric_limits<float>::infinity());
-      for (std::int64_t i = 0; i < whole; ++i)
-        for (std::int64_t c = 0; c < cols; c += lanes) {
-          float *const w = weights + i * row + c, *const s = slopes + i * row + c;
-          Batch p(0.0f), slope(0.0f);
-          // Padding queries and keys get weight 0: computed, their weights could be arbitrarily large.
-          if (i < seen && c < count) {
-            p = simd::fading_exp<float>(Batch::load_aligned(w) - Batch::load_aligned(logarithms + c));
-            slope = p * (Batch::load_aligned(s) - Batch::load_aligned(products + c)) * scale;
-          }
-          p.store_aligned(w);
-          slope.store_aligned(s);
-        }
-      if (wants_v)
-        multiply_tile(unit, round_to_rows(weights, whole, cols, weights_room), {g_rows_room, cols}, whole, value_width,
-                      cols, v_sums + at * value_width, value_width, true);
-      if (wants_k)
-        multiply_tile(unit, round_to_rows(slopes, whole, cols, slopes_room), {q_rows_room, cols}, whole, width, cols,
-                      k_sums + at * width, width, true);
-      if (wants_q)
-        multiply_tile(unit, {turned_keys + at * width, own}, round_to_pairs(slopes, whole, cols, pairs_room), width,
-                      cols, whole, query_sums, row, true);
-    }
-    if (wants_q)
-      transpose_tile<float>(g.q_gradient.at(first), g.q_gradient.row, query_sums, row, 1, shape.width, count,
-                            shape.width, 1.0f);
-  }
-  const auto copy = [&](const HeadRows<float>& to, const float* from, std::int64_t from_row, std::int64_t columns) {
-    for (std::int64_t i = 0; to.data != nullptr && i < part; ++i)
-      std::copy_n(from + i * from_row, columns, to.at(first_key + i));
-  };
-  copy(g.k_gradient, k_sums, width, shape.width);
-  copy(g.v_gradient, v_sums, value_width, shape.value_width);
 }
 #endif
 
@@ -50763,14 +51372,19 @@ template <class Traced> ProgramCache& cache_of() {
   return cache.get([] { return new ProgramCache(ProgramCode<Traced>::compiled()); });
 }
 
+/// Finds the name of the leaf at an address.
+struct FindName {
+  const void* leaf;
+  std::string found{};
+  void operator()(std::string_view name, const auto& own, int) {
+    if (static_cast<const void*>(&own) == leaf) found = name;
+  }
+};
 /// The name of a leaf of a model, such as "blocks.0.up.weight". Empty for a leaf on its own.
 template <class Model> std::string name_of_leaf(const void* model, const void* leaf) {
-  std::string found;
-  for_each_named_leaf(*static_cast<const Model*>(model), VisitLayers::each,
-                      [&](std::string_view name, const auto& own, int) {
-                        if (static_cast<const void*>(&own) == leaf) found = name;
-                      });
-  return found;
+  FindName find{leaf};
+  for_each_named_leaf(*static_cast<const Model*>(model), VisitLayers::each, find);
+  return find.found;
 }
 /// An argument of a call, as messages name it and the tensors in it.
 struct NamedArgument {
@@ -51711,6 +52325,48 @@ auto glorot_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const
 
 #endif
 
+// ---- tessera/ops/contraction/per_dim.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_PER_DIM_HPP
+#define TESSERA_OPS_CONTRACTION_PER_DIM_HPP
+
+namespace tessera {
+
+/// A number for each of N spatial dims: `{2, 1}`, or `2` for all of them, as in PyTorch.
+template <int N> struct PerDim {
+  std::array<std::int64_t, N> numbers{};
+
+  constexpr PerDim() : PerDim(0) {}
+  /// Written one by one: in the name of a template argument g++ 12 leaves out elements that an initializer left out, so
+  /// that options which are changed later would share one name.
+  template <std::integral I> constexpr PerDim(I all) {
+    for (auto& own : numbers) own = static_cast<std::int64_t>(all);
+  }
+  template <std::integral... I>
+    requires(N > 1 && sizeof...(I) == N)
+  constexpr PerDim(I... each) : numbers{static_cast<std::int64_t>(each)...} {}
+  constexpr PerDim(const std::array<std::int64_t, N>& each) : numbers(each) {}
+
+  constexpr std::int64_t operator[](std::size_t d) const { return numbers[d]; }
+  constexpr std::int64_t& operator[](std::size_t d) { return numbers[d]; }
+  constexpr auto begin() const { return numbers.begin(); }
+  constexpr auto end() const { return numbers.end(); }
+  friend constexpr bool operator==(const PerDim&, const PerDim&) = default;
+};
+
+namespace detail {
+/// The first member of options, which are given by name: nothing that is written without a name converts to it, so that
+/// {3, 2} is no stride of 3 with a padding of 2.
+struct GivenByName {
+  explicit GivenByName() = default;
+  friend constexpr bool operator==(GivenByName, GivenByName) = default;
+};
+}  // namespace detail
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/contraction/convolution.hpp
 
 #ifndef TESSERA_OPS_CONTRACTION_CONVOLUTION_HPP
@@ -51718,26 +52374,17 @@ auto glorot_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const
 
 namespace tessera {
 
-namespace detail {
-/// Written one by one: in the name of a template argument g++ 12 leaves out elements that an initializer left out, so
-/// that options which are changed later would share one name.
-template <int N> constexpr std::array<std::int64_t, N> all_of(std::int64_t number) {
-  std::array<std::int64_t, N> made{};
-  for (auto& own : made) own = number;
-  return made;
-}
-}  // namespace detail
-
 /// Options of a convolution over N spatial dims: the stride between windows, zero padding on both sides, the dilation
-/// within a window, and the number of groups of features, each convolved on its own. `padding_after` is the padding
+/// within a window, and the number of groups of features, each convolved on its own. One number is that of all spatial
+/// dims, `{.strides = 2}`. `padding_after` is the padding
 /// after the last element where it differs from `padding`, which is -1 otherwise. With `same` both follow from the
 /// extent n: as many zeros as give ceil(n / stride) windows, of an odd number one more after the last element than
 /// before the first ("SAME" of JAX and TensorFlow, padding='same' of PyTorch).
 template <int N> struct Conv {
-  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
-                              dilation = detail::all_of<N>(1);
+  detail::GivenByName by_name = detail::GivenByName();
+  PerDim<N> strides = 1, padding = 0, dilation = 1;
   std::int64_t groups = 1;
-  std::array<std::int64_t, N> padding_after = detail::all_of<N>(-1);
+  PerDim<N> padding_after = -1;
   bool same = false;
 };
 
@@ -51745,8 +52392,8 @@ template <int N> struct Conv {
 /// groups. Several input extents of that convolution give the same number of windows: the result has the smallest of
 /// these extents, plus `output_padding` at the end.
 template <int N> struct ConvTranspose {
-  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
-                              output_padding = detail::all_of<N>(0), dilation = detail::all_of<N>(1);
+  detail::GivenByName by_name = detail::GivenByName();
+  PerDim<N> strides = 1, padding = 0, output_padding = 0, dilation = 1;
   std::int64_t groups = 1;
 };
 
@@ -51793,6 +52440,7 @@ constexpr EinsumLabels labels_of(std::initializer_list<int> a, std::initializer_
 inline constexpr std::int64_t padding_of_same = -(std::int64_t{1} << 40);
 
 template <int N> struct ConvTag {
+  static constexpr const char* function = N == 1 ? "conv1d" : N == 2 ? "conv2d" : "conv3d";
   static constexpr const char* name = N == 1 ? "conv1d" : N == 2 ? "conv2d" : "conv3d";
   static constexpr auto leading_dims = ops::LeadingDims::batch;
   static constexpr int batched = 1;
@@ -51890,6 +52538,9 @@ template <int N, class X, class W> constexpr auto conv(const X& x, const W& w, c
 }
 
 template <int N> struct ConvTransposeTag {
+  static constexpr const char* function = N == 1   ? "conv_transpose1d"
+                                          : N == 2 ? "conv_transpose2d"
+                                                   : "conv_transpose3d";
   static constexpr const char* name = N == 1 ? "conv_transpose1d" : N == 2 ? "conv_transpose2d" : "conv_transpose3d";
   static constexpr auto leading_dims = ops::LeadingDims::batch;
   static constexpr int batched = 1;
@@ -52017,11 +52668,85 @@ constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& 
 template <TensorArgument X, TensorArgument W>
 constexpr auto conv_transpose3d(const X& x, const W& w, const ConvTranspose<3>& options = {},
                                 Here at = Here::current()) {
-  const auto& [strides, padding, output_padding, dilation, groups] = options;
+  const auto& [by_name, strides, padding, output_padding, dilation, groups] = options;
   return call<detail::ConvTransposeTag<3>>(Source::from(at), x, w, Dim(strides[0]), Dim(strides[1]), Dim(strides[2]),
                                            Dim(padding[0]), Dim(padding[1]), Dim(padding[2]), Dim(output_padding[0]),
                                            Dim(output_padding[1]), Dim(output_padding[2]), Dim(dilation[0]),
                                            Dim(dilation[1]), Dim(dilation[2]), Dim(groups));
+}
+
+namespace detail {
+template <class Y, class Bias> constexpr auto with_bias(const char* function, const Y& y, const Bias& bias, Here at) {
+  static_assert(Bias::rank == 1, "tessera: the bias of a convolution is a vector of its out-features");
+  const FunctionCall named(function, y, bias);
+  return call<AddTag>(Source::from(at), y, bias);
+}
+template <class I> constexpr auto refuse_unnamed_options() {
+  static_assert(
+      std::is_void_v<I>,
+      "tessera: the options of a convolution have names: ts::conv2d(x, w, {.strides = 2, .padding = 1}), also "
+      "after a bias: ts::conv2d(x, w, bias, {.strides = {2, 1}})");
+  return true;
+}
+/// As of operators.hpp, the assertion is where compilers look when it is used.
+struct UnnamedOptions {
+  template <std::integral I, std::integral... More>
+  constexpr UnnamedOptions(I, More...) noexcept(refuse_unnamed_options<I>()) {}
+};
+}  // namespace detail
+
+/// Convolutions with a bias, a vector of the out-features, as F.conv2d: `conv2d(x, w, bias, {.strides = 2})`.
+template <TensorArgument X, TensorArgument W, TensorOperand Bias>
+constexpr auto conv1d(const X& x, const W& w, const Bias& bias, const Conv<1>& options = {},
+                      Here at = Here::current()) {
+  return detail::with_bias("conv1d", conv1d(x, w, options, at), bias, at);
+}
+template <TensorArgument X, TensorArgument W, TensorOperand Bias>
+constexpr auto conv2d(const X& x, const W& w, const Bias& bias, const Conv<2>& options = {},
+                      Here at = Here::current()) {
+  return detail::with_bias("conv2d", conv2d(x, w, options, at), bias, at);
+}
+template <TensorArgument X, TensorArgument W, TensorOperand Bias>
+constexpr auto conv3d(const X& x, const W& w, const Bias& bias, const Conv<3>& options = {},
+                      Here at = Here::current()) {
+  return detail::with_bias("conv3d", conv3d(x, w, options, at), bias, at);
+}
+template <TensorArgument X, TensorArgument W, TensorOperand Bias>
+constexpr auto conv_transpose1d(const X& x, const W& w, const Bias& bias, const ConvTranspose<1>& options = {},
+                                Here at = Here::current()) {
+  return detail::with_bias("conv_transpose1d", conv_transpose1d(x, w, options, at), bias, at);
+}
+template <TensorArgument X, TensorArgument W, TensorOperand Bias>
+constexpr auto conv_transpose2d(const X& x, const W& w, const Bias& bias, const ConvTranspose<2>& options = {},
+                                Here at = Here::current()) {
+  return detail::with_bias("conv_transpose2d", conv_transpose2d(x, w, options, at), bias, at);
+}
+template <TensorArgument X, TensorArgument W, TensorOperand Bias>
+constexpr auto conv_transpose3d(const X& x, const W& w, const Bias& bias, const ConvTranspose<3>& options = {},
+                                Here at = Here::current()) {
+  return detail::with_bias("conv_transpose3d", conv_transpose3d(x, w, options, at), bias, at);
+}
+/// With options that have no names they do not compile.
+template <TensorArgument X, TensorArgument W> constexpr X conv1d(const X& x, const W&, detail::UnnamedOptions) {
+  return x;
+}
+template <TensorArgument X, TensorArgument W> constexpr X conv2d(const X& x, const W&, detail::UnnamedOptions) {
+  return x;
+}
+template <TensorArgument X, TensorArgument W> constexpr X conv3d(const X& x, const W&, detail::UnnamedOptions) {
+  return x;
+}
+template <TensorArgument X, TensorArgument W>
+constexpr X conv_transpose1d(const X& x, const W&, detail::UnnamedOptions) {
+  return x;
+}
+template <TensorArgument X, TensorArgument W>
+constexpr X conv_transpose2d(const X& x, const W&, detail::UnnamedOptions) {
+  return x;
+}
+template <TensorArgument X, TensorArgument W>
+constexpr X conv_transpose3d(const X& x, const W&, detail::UnnamedOptions) {
+  return x;
 }
 
 }  // namespace tessera
@@ -52149,7 +52874,8 @@ Layer convolution(Key key, const Extent (&shape)[Rank], Extent out, init::FanMod
 
 /// Convolutions with PyTorch's initial values: weights and bias uniform within 1 / sqrt(fan), where fan is the number
 /// of taps times in / groups, or, for a transposed convolution, out / groups. The dims `in` and `out` of a weight are
-/// sharded like those of a Linear. Errors: `not_divisible` unless the groups divide both numbers of features.
+/// sharded like those of a Linear. A window is {3, 3}, or 3 for all spatial dims. Errors: `not_divisible` unless the
+/// groups divide both numbers of features.
 template <Conv<1> Options = Conv<1>{}, Element T = float, bool Bias = true>
 Conv1d<Options, T, Bias> conv1d(Key key, Extent in, Extent out, Extent taps, const ShardingStrategy& strategy,
                                 Role role = Role::column, Here at = Here::current()) {
@@ -52166,6 +52892,11 @@ Conv2d<Options, T, Bias> conv2d(Key key, Extent in, Extent out, const Extent (&w
   return detail::convolution<Conv2d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_in, strategy, role,
                                                                 at);
 }
+template <Conv<2> Options = Conv<2>{}, Element T = float, bool Bias = true>
+Conv2d<Options, T, Bias> conv2d(Key key, Extent in, Extent out, Extent window, const ShardingStrategy& strategy,
+                                Role role = Role::column, Here at = Here::current()) {
+  return conv2d<Options, T, Bias>(key, in, out, {window, window}, strategy, role, at);
+}
 template <Conv<3> Options = Conv<3>{}, Element T = float, bool Bias = true>
 Conv3d<Options, T, Bias> conv3d(Key key, Extent in, Extent out, const Extent (&window)[3],
                                 const ShardingStrategy& strategy, Role role = Role::column, Here at = Here::current()) {
@@ -52173,6 +52904,11 @@ Conv3d<Options, T, Bias> conv3d(Key key, Extent in, Extent out, const Extent (&w
   const Extent shape[] = {window[0], window[1], window[2], in.value / Options.groups, out};
   return detail::convolution<Conv3d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_in, strategy, role,
                                                                 at);
+}
+template <Conv<3> Options = Conv<3>{}, Element T = float, bool Bias = true>
+Conv3d<Options, T, Bias> conv3d(Key key, Extent in, Extent out, Extent window, const ShardingStrategy& strategy,
+                                Role role = Role::column, Here at = Here::current()) {
+  return conv3d<Options, T, Bias>(key, in, out, {window, window, window}, strategy, role, at);
 }
 template <ConvTranspose<1> Options = ConvTranspose<1>{}, Element T = float, bool Bias = true>
 ConvTranspose1d<Options, T, Bias> conv_transpose1d(Key key, Extent in, Extent out, Extent taps,
@@ -52192,6 +52928,12 @@ ConvTranspose2d<Options, T, Bias> conv_transpose2d(Key key, Extent in, Extent ou
   return detail::convolution<ConvTranspose2d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_out,
                                                                          strategy, role, at);
 }
+template <ConvTranspose<2> Options = ConvTranspose<2>{}, Element T = float, bool Bias = true>
+ConvTranspose2d<Options, T, Bias> conv_transpose2d(Key key, Extent in, Extent out, Extent window,
+                                                   const ShardingStrategy& strategy, Role role = Role::column,
+                                                   Here at = Here::current()) {
+  return conv_transpose2d<Options, T, Bias>(key, in, out, {window, window}, strategy, role, at);
+}
 template <ConvTranspose<3> Options = ConvTranspose<3>{}, Element T = float, bool Bias = true>
 ConvTranspose3d<Options, T, Bias> conv_transpose3d(Key key, Extent in, Extent out, const Extent (&window)[3],
                                                    const ShardingStrategy& strategy, Role role = Role::column,
@@ -52200,6 +52942,12 @@ ConvTranspose3d<Options, T, Bias> conv_transpose3d(Key key, Extent in, Extent ou
   const Extent shape[] = {window[0], window[1], window[2], in, out.value / Options.groups};
   return detail::convolution<ConvTranspose3d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_out,
                                                                          strategy, role, at);
+}
+template <ConvTranspose<3> Options = ConvTranspose<3>{}, Element T = float, bool Bias = true>
+ConvTranspose3d<Options, T, Bias> conv_transpose3d(Key key, Extent in, Extent out, Extent window,
+                                                   const ShardingStrategy& strategy, Role role = Role::column,
+                                                   Here at = Here::current()) {
+  return conv_transpose3d<Options, T, Bias>(key, in, out, {window, window, window}, strategy, role, at);
 }
 
 }  // namespace tessera::nn
@@ -52246,7 +52994,7 @@ template <int Rank, int Dims> struct ReshapeTag {
       ++f.count;
     }
     const int kept = f.count;
-    if constexpr (Rank > 1) x = MergeTag<Rank, 0, Rank - 1>::emit(context, x);
+    if constexpr (Rank > 1) x = MergeTag<Rank, 0, Rank - 1, MadeBy::reshape>::emit(context, x);
     return build::insert_singletons(rearrange(x, 1, kept, f, sizes, {.by = MadeBy::reshape}), ones, lead + Dims);
   }
 };
@@ -52397,6 +53145,7 @@ template <class X, class Indices, class Source> struct RowsPutIn : X {
 
 /// With `Room` an index may be the extent of the dim: its row is left out.
 template <int Rank, int D, bool Room = false> struct IndexCopyTag {
+  static constexpr const char* function = "index_copy";
   static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class Indices, class Source> using result = RowsPutIn<X, Indices, Source>;
   static constexpr Value emit(Value context, Value x, Value indices, Value source) {
@@ -52404,6 +53153,9 @@ template <int Rank, int D, bool Room = false> struct IndexCopyTag {
     source = source.at(context.source);
     indices = one_vector(indices, context);
     const int dim = source.shifted(D, Rank);
+    for (int d = 0; d < Rank; ++d)
+      if (d != D) build::same_extents(x, x.shifted(d, Rank), source, source.shifted(d, Rank), 1, build::ExtentsOf::put);
+    build::same_extents(source, dim, indices, 0, 1, build::ExtentsOf::put_rows);
     const Value extent = build::extent(source, dim), count = build::cast(extent, DType::i32);
     // The row that goes to each index; where none does, a row of zeros after those of the source is looked up.
     const Value kept = build::extent(x, dim), zero = kept.number(0);
@@ -52568,6 +53320,7 @@ constexpr auto index_add(const X& x, const Indices& indices, const Elements& sou
 /// index_copy.
 template <int D, TensorArgument X, TensorArgument Indices, Operand V>
 constexpr auto index_fill(const X& x, const Indices& indices, const V& value, Here at = Here::current()) {
+  const detail::FunctionCall named("index_fill", x, indices);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return masked_fill(x, call<detail::IsNamedTag<X::rank, dim>>(Source::from(at), x, indices), value, at);
 }
@@ -52592,6 +53345,23 @@ template <TensorArgument X, TensorOperand... Indices>
 constexpr auto index(const X& x, const std::tuple<Indices...>& indices, Here at = Here::current()) {
   return std::apply([&](const Indices&... i) { return call<detail::IndexTag<X::rank>>(Source::from(at), x, i...); },
                     indices);
+}
+
+/// The same, of up to four indices without a tuple.
+template <TensorArgument X, TensorOperand I> constexpr auto index(const X& x, const I& i, Here at = Here::current()) {
+  return embedding(x, i, at);
+}
+template <TensorArgument X, TensorOperand I, TensorOperand J>
+constexpr auto index(const X& x, const I& i, const J& j, Here at = Here::current()) {
+  return call<detail::IndexTag<X::rank>>(Source::from(at), x, i, j);
+}
+template <TensorArgument X, TensorOperand I, TensorOperand J, TensorOperand K>
+constexpr auto index(const X& x, const I& i, const J& j, const K& k, Here at = Here::current()) {
+  return call<detail::IndexTag<X::rank>>(Source::from(at), x, i, j, k);
+}
+template <TensorArgument X, TensorOperand I, TensorOperand J, TensorOperand K, TensorOperand L>
+constexpr auto index(const X& x, const I& i, const J& j, const K& k, const L& l, Here at = Here::current()) {
+  return call<detail::IndexTag<X::rank>>(Source::from(at), x, i, j, k, l);
 }
 
 /// x with values at one index for each of its first dims (torch.index_put, x.at[i, j].set): x [M, N, row...], indices
@@ -52668,6 +53438,13 @@ constexpr auto scatter(const X& x, const Indices& indices, const Elements& sourc
   return detail::scatter<D, ScatterRule{.replaces = true}>(x, indices, source, at);
 }
 
+/// With one number in place of the source (scatter.value of PyTorch): `scatter<1>(zeros_like(x), indices, 1)`.
+template <int D, TensorArgument X, TensorArgument Indices, NumberOperand V>
+constexpr auto scatter(const X& x, const Indices& indices, const V& value, Here at = Here::current()) {
+  const detail::FunctionCall named("scatter", x, indices);
+  return scatter<D>(x, indices, full_like(cast<typename X::element>(indices, at), value, at), at);
+}
+
 /// Adds elements to a copy of x along dim D (torch.scatter_add): y = x, then y[.., indices[.., k, ..], ..] +=
 /// source[.., k, ..] for each element of source. A histogram is `scatter_add<0>(zeros, bins, ones)`. Indices and source
 /// have one shape, and the extents of x along the other dims. Floating elements are added in f64 in the order of the
@@ -52688,6 +53465,7 @@ constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& s
 template <int D, Reduction R, bool IncludeSelf = true, TensorArgument X, TensorArgument Indices,
           TensorArgument Elements>
 constexpr auto scatter_reduce(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
+  const detail::FunctionCall named("scatter_reduce", x, indices, source);
   static_assert(R == Reduction::sum || R == Reduction::product || R == Reduction::max || R == Reduction::min,
                 "tessera: scatter_reduce takes ts::Reduction::sum, product, max or min");
   using T = typename X::element;
@@ -52872,6 +53650,7 @@ namespace detail {
 
 /// gather of a tensor that is first repeated along the dims of static extent 1 along which the indices extend.
 template <int Rank, int D> struct TakeAlongDimTag : GatherTag<Rank, D> {
+  static constexpr const char* function = "take_along_dim";
   static constexpr Value emit(Value context, Value x, Value indices) {
     x = x.at(context.source);
     const int dim = x.shifted(D, Rank), rank = x.rank();
@@ -54395,6 +55174,7 @@ constexpr auto argsort(const X& x, Here at = Here::current()) {
 /// axes divide, otherwise by an all_gather; the result keeps that sharding. None for other split dims.
 template <int D = -1, Order O = Order::ascending, TensorArgument X>
 constexpr auto sort(const X& x, Here at = Here::current()) {
+  const detail::FunctionCall named("sort", x);
   return call<detail::SortTag<X::rank, detail::checked_dim<D, X::rank>(), O>>(Source::from(at), x);
 }
 
@@ -54409,6 +55189,7 @@ template <class Values, class Indices> struct TopK {
 /// for k above the extent. Communication: as sort.
 template <int D = -1, Element Index = std::int32_t, TensorArgument X, SizeOperand K>
 constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
+  const detail::FunctionCall named("topk", x);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   const auto indices = call<detail::ArgsortTag<X::rank, dim, Order::descending, Index>>(Source::from(at), x, Dim(k));
   const auto values = call<detail::GatherTag<X::rank, dim>>(Source::from(at), x, indices);
@@ -54798,6 +55579,7 @@ template <int Rank, int D> struct SliceScatterTag {
 };
 
 template <int Rank> struct DiagonalScatterTag {
+  static constexpr const char* function = "diagonal_scatter";
   static constexpr auto leading_dims = ops::LeadingDims::extended;
   static_assert(Rank >= 2, "tessera: diagonal_scatter takes tensors of rank 2 or more");
   template <class X, class Update> struct result : X {
@@ -54861,6 +55643,7 @@ constexpr auto slice_scatter(const X& x, const Update& update, const Start& star
 /// slice_scatter.
 template <int D, TensorArgument X, TensorArgument Update, SizeOperand Index>
 constexpr auto select_scatter(const X& x, const Update& update, const Index& index, Here at = Here::current()) {
+  const detail::FunctionCall named("select_scatter", x, update);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return slice_scatter<dim>(x, unsqueeze<dim>(update, at), index, 1, at);
 }
@@ -55592,15 +56375,22 @@ auto delta_orthogonal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, co
 
 namespace tessera::detail {
 
+/// What require_data does with each leaf.
+struct RequireData {
+  std::string_view operation;
+  Source source;
+  template <class Leaf> void operator()(std::string_view name, const Leaf& leaf, int) const {
+    if constexpr (StoredOperand<Leaf>)
+      if (!leaf.storage())
+        fail(errc::empty_tensor, "[", operation, "] ", name, name.empty() ? "" : ": ",
+             "an empty tensor, which was never assigned or was moved from", source);
+  }
+};
+
 /// Throws `empty_tensor`, with the operation, the name of the tensor in the model and the line, for a model with a
 /// tensor that was never assigned or was moved from.
 template <class Model> void require_data(std::string_view operation, const Model& model, Here at) {
-  for_each_named_leaf(model, VisitLayers::each, [&](std::string_view name, const auto& leaf, int) {
-    if constexpr (StoredOperand<std::remove_cvref_t<decltype(leaf)>>)
-      if (!leaf.storage())
-        fail(errc::empty_tensor, "[", operation, "] ", name, name.empty() ? "" : ": ",
-             "an empty tensor, which was never assigned or was moved from", Source::from(at));
-  });
+  for_each_named_leaf(model, VisitLayers::each, RequireData{operation, Source::from(at)});
 }
 
 }  // namespace tessera::detail
@@ -55614,6 +56404,19 @@ template <class Model> void require_data(std::string_view operation, const Model
 
 namespace tessera::nn {
 
+namespace detail {
+template <class F> struct CallWithString {
+  F& f;
+  void operator()(std::string_view name, auto& leaf, int) { f(std::string(name), leaf); }
+};
+template <class F> struct CallForTensors {
+  F& f;
+  template <class Leaf> void operator()(std::string_view name, Leaf& leaf, int) {
+    if constexpr (StoredOperand<std::remove_const_t<Leaf>>) f(std::string(name), leaf);
+  }
+};
+}  // namespace detail
+
 /// Calls f(name, leaf) for every tensor, Dim and Scalar of a model or of an optimizer state, in the order of
 /// declaration. Names are "blocks.3.mlp.up.weight" or "norm.epsilon".
 ///
@@ -55621,13 +56424,12 @@ namespace tessera::nn {
 /// index.
 template <class Model, class F> void for_each_named_leaf(Model& model, F&& f) {
   tessera::detail::for_each_named_leaf(model, tessera::detail::VisitLayers::each,
-                                       [&](std::string_view name, auto& leaf, int) { f(std::string(name), leaf); });
+                                       detail::CallWithString<std::remove_reference_t<F>>{f});
 }
 /// The same for tensors only.
 template <class Model, class F> void for_each_named_parameter(Model& model, F&& f) {
-  for_each_named_leaf(model, [&](const std::string& name, auto& leaf) {
-    if constexpr (StoredOperand<std::remove_cvref_t<decltype(leaf)>>) f(name, leaf);
-  });
+  tessera::detail::for_each_named_leaf(model, tessera::detail::VisitLayers::each,
+                                       detail::CallForTensors<std::remove_reference_t<F>>{f});
 }
 
 /// One leaf of a model, in the result of named_parameters.
@@ -55651,6 +56453,19 @@ template <class T, int Rank> std::int64_t largest_device_bytes(const ShardedTens
   const Mesh& on = mesh(x);
   return device_bytes(x, on.device_at(Coordinates(static_cast<std::size_t>(on.rank()), 0)));
 }
+struct CountElements {
+  std::int64_t count = 0;
+  void operator()(const std::string&, const auto& x) { count += size(x); }
+};
+struct CountBytes {
+  int device;
+  std::int64_t bytes = 0;
+  void operator()(const std::string&, const auto& x) { bytes += device_bytes(x, device); }
+};
+struct CountLargestBytes {
+  std::int64_t bytes = 0;
+  void operator()(const std::string&, const auto& x) { bytes += largest_device_bytes(x); }
+};
 template <class Leaf> NamedParameter describe(std::string_view name, const Leaf& leaf, int layers) {
   NamedParameter made;
   made.name = name;
@@ -55669,12 +56484,14 @@ template <class Leaf> NamedParameter describe(std::string_view name, const Leaf&
   }
   return made;
 }
+struct DescribeLeaves {
+  std::vector<NamedParameter> list{};
+  void operator()(std::string_view name, const auto& leaf, int layers) { list.push_back(describe(name, leaf, layers)); }
+};
 template <class Model> std::vector<NamedParameter> described(const Model& model, tessera::detail::VisitLayers layers) {
-  std::vector<NamedParameter> list;
-  tessera::detail::for_each_named_leaf(model, layers, [&](std::string_view name, const auto& leaf, int count) {
-    list.push_back(describe(name, leaf, count));
-  });
-  return list;
+  DescribeLeaves describe;
+  tessera::detail::for_each_named_leaf(model, layers, describe);
+  return std::move(describe.list);
 }
 }  // namespace detail
 
@@ -55688,26 +56505,26 @@ template <class Model> std::vector<NamedParameter> named_parameters(const Model&
 /// Total number of elements of all tensors of a model. Errors: empty_tensor.
 template <class Model> std::int64_t parameter_count(const Model& model, Here at = Here::current()) {
   tessera::detail::require_data("parameter_count", model, at);
-  std::int64_t count = 0;
-  for_each_named_parameter(model, [&](const std::string&, const auto& x) { count += size(x); });
-  return count;
+  detail::CountElements elements;
+  for_each_named_parameter(model, elements);
+  return elements.count;
 }
 
 /// Bytes of the shards of all tensors of a model on one device. Errors: `mesh_devices` for a device outside the mesh,
 /// `empty_tensor`.
 template <class Model> std::int64_t parameter_bytes(const Model& model, int device, Here at = Here::current()) {
   tessera::detail::require_data("parameter_bytes", model, at);
-  std::int64_t bytes = 0;
-  for_each_named_parameter(model, [&](const std::string&, const auto& x) { bytes += device_bytes(x, device); });
-  return bytes;
+  detail::CountBytes count{device};
+  for_each_named_parameter(model, count);
+  return count.bytes;
 }
 
 /// Bytes of the shards of all tensors of a model on the device with the most bytes. Errors: empty_tensor.
 template <class Model> std::int64_t parameter_bytes_per_device(const Model& model, Here at = Here::current()) {
   tessera::detail::require_data("parameter_bytes_per_device", model, at);
-  std::int64_t bytes = 0;
-  for_each_named_parameter(model, [&](const std::string&, const auto& x) { bytes += detail::largest_device_bytes(x); });
-  return bytes;
+  detail::CountLargestBytes count;
+  for_each_named_parameter(model, count);
+  return count.bytes;
 }
 
 }  // namespace tessera::nn
@@ -55833,6 +56650,7 @@ constexpr auto stack(const Tensors& tensors, Dim) {
 /// b[i, j] = y[j]. No communication.
 template <TensorArgument X, TensorArgument Y>
 constexpr auto meshgrid(const X& x, const Y& y, Here at = Here::current()) {
+  const detail::FunctionCall named("meshgrid", x, y);
   static_assert(X::rank == 1 && Y::rank == 1, "tessera: meshgrid takes vectors");
   const auto down = unsqueeze<1>(x, at), across = unsqueeze<0>(y, at);
   const auto like = tessera::equal(iota<0, std::int32_t>(down, at), iota<1, std::int32_t>(across, at), at);
@@ -57733,8 +58551,26 @@ template <class F, class First, class Second>
 constexpr auto tree_map(F f, const First& first, const Second& second, Here at = Here::current()) {
   return detail::tree_map_at(Source::from(at), f, first, second);
 }
+template <class F, class M1, class M2, class M3>
+constexpr auto tree_map(F f, const M1& m1, const M2& m2, const M3& m3, Here at = Here::current()) {
+  return detail::tree_map_at(Source::from(at), f, m1, m2, m3);
+}
+template <class F, class M1, class M2, class M3, class M4>
+constexpr auto tree_map(F f, const M1& m1, const M2& m2, const M3& m3, const M4& m4, Here at = Here::current()) {
+  return detail::tree_map_at(Source::from(at), f, m1, m2, m3, m4);
+}
+template <class F, class M1, class M2, class M3, class M4, class M5>
+constexpr auto tree_map(F f, const M1& m1, const M2& m2, const M3& m3, const M4& m4, const M5& m5,
+                        Here at = Here::current()) {
+  return detail::tree_map_at(Source::from(at), f, m1, m2, m3, m4, m5);
+}
+template <class F, class M1, class M2, class M3, class M4, class M5, class M6>
+constexpr auto tree_map(F f, const M1& m1, const M2& m2, const M3& m3, const M4& m4, const M5& m5, const M6& m6,
+                        Here at = Here::current()) {
+  return detail::tree_map_at(Source::from(at), f, m1, m2, m3, m4, m5, m6);
+}
 template <class F, class First, class... Rest>
-  requires(sizeof...(Rest) > 1)
+  requires(sizeof...(Rest) > 5)
 constexpr auto tree_map(F f, const First& first, const Rest&... rest) {
   return detail::tree_map_at({}, f, first, rest...);
 }
@@ -57797,20 +58633,23 @@ struct OneLayer {
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
 };
+struct CollectParameterNames {
+  Growable<char> letters{};
+  template <class Leaf> constexpr void operator()(std::string_view name, Leaf&, int) {
+    if constexpr (is_parameter_v<std::remove_const_t<Leaf>>) {
+      for (const char c : name) letters.push_back(c);
+      letters.push_back('\0');
+    }
+  }
+};
 /// The names of the floating-point tensors of a model, in order, each followed by a zero.
 template <class Model> constexpr Growable<char> list_parameter_names() {
   Model model{};
   OneLayer one;
   for_each_leaf(model, one);
-  Growable<char> letters;
-  tessera::detail::for_each_named_leaf(model, tessera::detail::VisitLayers::each_alike,
-                                       [&](std::string_view name, auto& leaf, int) {
-                                         if constexpr (is_parameter_v<std::remove_cvref_t<decltype(leaf)>>) {
-                                           for (const char c : name) letters.push_back(c);
-                                           letters.push_back('\0');
-                                         }
-                                       });
-  return letters;
+  CollectParameterNames names;
+  tessera::detail::for_each_named_leaf(model, tessera::detail::VisitLayers::each_alike, names);
+  return names.letters;
 }
 template <class Model>
 inline constexpr auto parameter_names_v = [] {
@@ -58938,6 +59777,15 @@ constexpr Carry run_where(const Condition& condition, const F& f, const Carry& c
   return run_if<Like>(build::cast(lower_shared(context, condition), DType::i32), f, carry);
 }
 
+/// A branch that is chosen while the function is traced.
+template <class Like, class Made, class Branch>
+constexpr Made chosen_branch(const char* function, const char* called, Source source, const Branch& branch) {
+  const auto result = branch();
+  const Value context = trace_in(result);
+  if (context.module == nullptr) fail_outside_of_trace(function, called, source);
+  return widened<Made>(as_carry<Like>(context.at(source), result));
+}
+
 /// A rank-0 tensor, a Scalar or a Dim.
 template <class X> constexpr bool is_number() {
   if constexpr (TensorOperand<X>)
@@ -58974,7 +59822,7 @@ constexpr auto run_while(const Pred& pred, const Body& body, const Carry& carry,
 
 template <class Pred, class Yes, class No>
 constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source source) {
-  constexpr bool is_scalar = is_number<Pred>();
+  constexpr bool is_constant = std::is_arithmetic_v<Pred>, is_scalar = is_constant || is_number<Pred>();
   static_assert(is_scalar,
                 "tessera: the condition of ts::cond is a rank-0 tensor, a Scalar or a Dim; for a choice of each "
                 "element, ts::select");
@@ -58995,6 +59843,10 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
                 "ts::optim::keep_if(condition, after, before) chooses");
   if constexpr (!sound) {
     return NoResult();  // the compiler has reported an error in a branch
+  } else if constexpr (is_constant && same && is_flat) {
+    using Both = joined_t<Result, Other>;
+    return pred != Pred(0) ? chosen_branch<Like, Both>("cond", "ts::cond", source, yes)
+                           : chosen_branch<Like, Both>("cond", "ts::cond", source, no);
   } else if constexpr (is_scalar && same && is_flat) {
     using Both = varying_also_t<joined_t<Result, Other>, Pred>;
     Value context = turned(trace_of(pred));
@@ -59016,11 +59868,48 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
   }
 }
 
+/// switch_case of an index that is known only when the program runs.
+template <class Like, class All, class Index, class First, class... Branches, class... Operands>
+constexpr All switch_at(const Index& index, const std::tuple<First, Branches...>& branches,
+                        const Operands&... operands) {
+  const Value context = trace_in(index);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[switch_case] outside of a trace: it is for values inside a traced function");
+  constexpr auto last = static_cast<int>(sizeof...(Branches));
+  const auto is_chosen = [&](const Value& given, int branch) {
+    const Value chosen = build::apply<ops::MinimumOp>(build::apply<ops::MaximumOp>(given, given.integer(0, DType::i32)),
+                                                      given.integer(last, DType::i32));
+    return build::equal(chosen, chosen.integer(branch, DType::i32));
+  };
+  if constexpr (LocalOperand<Index>)
+    if (index.differing() != 0) {
+      const Value given = build::cast(lower(context, index), DType::i32);
+      All made = widened<All>(as_carry<Like>(context, std::get<0>(branches)(operands...)));
+      [&]<std::size_t... I>(std::index_sequence<I...>) {
+        ((made = selected(
+              typename Index::template with<bool, 0, Index::varying>(is_chosen(given, static_cast<int>(I) + 1)),
+              widened<All>(as_carry<Like>(context, std::get<I + 1>(branches)(operands...))), made)),
+         ...);
+      }(std::index_sequence_for<Branches...>{});
+      return made;
+    }
+  const Value given = build::cast(lower_shared(context, index), DType::i32);
+  const auto runs = [&](int branch) { return build::cast(is_chosen(given, branch), DType::i32); };
+  All made = widened<All>(run_branch<Like>(runs(0), [&] { return std::get<0>(branches)(operands...); }));
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    ((made = run_if<Like>(
+          runs(static_cast<int>(I) + 1), [&](const auto&) { return std::get<I + 1>(branches)(operands...); }, made)),
+     ...);
+  }(std::index_sequence_for<Branches...>{});
+  return made;
+}
+
 }  // namespace detail
 
 /// `pred ? yes(operands...) : no(operands...)`, where only that branch runs: jax.lax.cond. `pred` is a rank-0 tensor, a
-/// Scalar or a Dim; any number but 0 holds. Both branches return tensors of the same element types, ranks and shapes,
-/// as a tensor or in a structure, which may have Stacks. They may capture values of the traced function around them.
+/// Scalar, a Dim, or a bool, with which that branch is traced alone; any number but 0 holds. Both branches return
+/// tensors of the same element types, ranks and shapes, as a tensor or in a structure, which may have Stacks. They may
+/// capture values of the traced function around them.
 ///
 ///     const auto y = ts::cond(step < warm_up, [&](const auto& v) { return v * 0.5; },
 ///                             [&](const auto& v) { return layers(v); }, x);
@@ -59044,8 +59933,8 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, const First&
 }
 
 /// `branches[index](operands...)`, where only that branch runs: jax.lax.switch, tf.switch_case. The index is a rank-0
-/// tensor of integers, a Scalar or a Dim; below 0 the first branch runs, above the last one the last. Otherwise as in
-/// ts::cond.
+/// tensor of integers, a Scalar, a Dim or an int, with which that branch is traced alone; below 0 the first branch
+/// runs, above the last one the last. Otherwise as in ts::cond.
 ///
 ///     const auto y = ts::switch_case(layer % 3, std::tuple(attend, convolve, skip), x);   // functions of x
 template <class Index, class First, class... Branches, class... Operands>
@@ -59058,9 +59947,10 @@ constexpr auto switch_case(const Index& index, const std::tuple<First, Branches.
     if constexpr (TensorOperand<Index>)
       return detail::is_number<Index>() && !is_floating_v<typename Index::element>;
     else
-      return detail::is_number<Index>();
+      return std::is_integral_v<Index> || detail::is_number<Index>();
   }();
-  static_assert(is_index, "tessera: the index of ts::switch_case is a rank-0 tensor of integers, a Scalar or a Dim");
+  static_assert(is_index,
+                "tessera: the index of ts::switch_case is a rank-0 tensor of integers, a Scalar, a Dim or an int");
   constexpr bool same =
       (detail::join_v<Result,
                       detail::carry_t<std::remove_cvref_t<std::invoke_result_t<Branches, const Operands&...>>, Like>> &&
@@ -59076,37 +59966,21 @@ constexpr auto switch_case(const Index& index, const std::tuple<First, Branches.
       detail::JoinedAll<
           Result, detail::carry_t<std::remove_cvref_t<std::invoke_result_t<Branches, const Operands&...>>, Like>...>,
       Index>;
-  const Value context = detail::trace_in(index);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[switch_case] outside of a trace: it is for values inside a traced function");
   constexpr auto last = static_cast<int>(sizeof...(Branches));
-  const auto is_chosen = [&](const Value& given, int branch) {
-    const Value chosen = build::apply<ops::MinimumOp>(build::apply<ops::MaximumOp>(given, given.integer(0, DType::i32)),
-                                                      given.integer(last, DType::i32));
-    return build::equal(chosen, chosen.integer(branch, DType::i32));
-  };
-  if constexpr (LocalOperand<Index>)
-    if (index.differing() != 0) {
-      const Value given = build::cast(lower(context, index), DType::i32);
-      All made = detail::widened<All>(detail::as_carry<Like>(context, std::get<0>(branches)(operands...)));
-      [&]<std::size_t... I>(std::index_sequence<I...>) {
-        ((made = detail::selected(
-              typename Index::template with<bool, 0, Index::varying>(is_chosen(given, static_cast<int>(I) + 1)),
-              detail::widened<All>(detail::as_carry<Like>(context, std::get<I + 1>(branches)(operands...))), made)),
-         ...);
-      }(std::index_sequence_for<Branches...>{});
-      return made;
-    }
-  const Value given = build::cast(detail::lower_shared(context, index), DType::i32);
-  const auto runs = [&](int branch) { return build::cast(is_chosen(given, branch), DType::i32); };
-  All made =
-      detail::widened<All>(detail::run_branch<Like>(runs(0), [&] { return std::get<0>(branches)(operands...); }));
-  [&]<std::size_t... I>(std::index_sequence<I...>) {
-    ((made = detail::run_if<Like>(
-          runs(static_cast<int>(I) + 1), [&](const auto&) { return std::get<I + 1>(branches)(operands...); }, made)),
-     ...);
-  }(std::index_sequence_for<Branches...>{});
-  return made;
+  if constexpr (std::is_integral_v<Index>) {
+    const int chosen = index < Index(0) ? 0 : index > Index(last) ? last : static_cast<int>(index);
+    All made{};
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      ((chosen == static_cast<int>(I)
+            ? void(made = detail::chosen_branch<Like, All>("switch_case", "ts::switch_case", Source{},
+                                                           [&] { return std::get<I>(branches)(operands...); }))
+            : void()),
+       ...);
+    }(std::index_sequence_for<First, Branches...>{});
+    return made;
+  } else {
+    return detail::switch_at<Like, All>(index, branches, operands...);
+  }
 }
 
 /// Runs `carry = body(carry)` while `condition(carry)` holds, at most `most` times: jax.lax.while_loop with a bound, so
@@ -61668,6 +62542,7 @@ enum class Replacement : std::uint8_t { no, yes };
 template <Replacement R = Replacement::no, std::uint32_t Stream = 0, TensorArgument P, SizeOperand Count,
           class Key = detail::NoKey>
 constexpr auto multinomial(const P& weights, const Count& count, const Key& key = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("multinomial", weights);
   const auto noisy = call<detail::PerturbedTag<Stream>>(
       Source::from(at),
       call<detail::LogWeightsTag<P::rank, R == Replacement::yes>>(Source::from(at), weights, Dim(count)),
@@ -61683,6 +62558,7 @@ constexpr auto multinomial(const P& weights, const Count& count, const Key& key 
 /// as argmax.
 template <int D = -1, std::uint32_t Stream = 0, TensorArgument Logits, class Key = detail::NoKey>
 constexpr auto categorical(const Logits& logits, const Key& key = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("categorical", logits);
   return argmax<D>(call<detail::PerturbedTag<Stream>>(Source::from(at), logits, detail::drawn_from(key)), at);
 }
 
@@ -61690,6 +62566,7 @@ constexpr auto categorical(const Logits& logits, const Key& key = {}, Here at = 
 /// back to where each element came from. Communication: as index_select.
 template <int D, std::uint32_t Stream = 0, TensorArgument X, class Key = detail::NoKey>
 constexpr auto permutation(const X& x, const Key& key = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("permutation", x);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return index_select<D>(
       x, call<detail::PermutationTag<X::rank, dim, Stream>>(Source::from(at), x, detail::drawn_from(key)), at);
@@ -63213,8 +64090,26 @@ template <class F, class X> constexpr auto vjp(const F& f, const X& x, Here at =
 template <class F, class X, class Y> constexpr auto vjp(const F& f, const X& x, const Y& y, Here at = Here::current()) {
   return detail::vjp_at(Source::from(at), f, x, y);
 }
+template <class F, class P1, class P2, class P3>
+constexpr auto vjp(const F& f, const P1& p1, const P2& p2, const P3& p3, Here at = Here::current()) {
+  return detail::vjp_at(Source::from(at), f, p1, p2, p3);
+}
+template <class F, class P1, class P2, class P3, class P4>
+constexpr auto vjp(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4, Here at = Here::current()) {
+  return detail::vjp_at(Source::from(at), f, p1, p2, p3, p4);
+}
+template <class F, class P1, class P2, class P3, class P4, class P5>
+constexpr auto vjp(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4, const P5& p5,
+                   Here at = Here::current()) {
+  return detail::vjp_at(Source::from(at), f, p1, p2, p3, p4, p5);
+}
+template <class F, class P1, class P2, class P3, class P4, class P5, class P6>
+constexpr auto vjp(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4, const P5& p5, const P6& p6,
+                   Here at = Here::current()) {
+  return detail::vjp_at(Source::from(at), f, p1, p2, p3, p4, p5, p6);
+}
 template <class F, class... Primals>
-  requires(sizeof...(Primals) > 2)
+  requires(sizeof...(Primals) > 6)
 constexpr auto vjp(const F& f, const Primals&... primals) {
   return detail::vjp_at({}, f, primals...);
 }
@@ -63229,8 +64124,27 @@ template <class F, class X, class Y>
 constexpr auto linearize(const F& f, const X& x, const Y& y, Here at = Here::current()) {
   return detail::linearize_at(Source::from(at), f, x, y);
 }
+template <class F, class P1, class P2, class P3>
+constexpr auto linearize(const F& f, const P1& p1, const P2& p2, const P3& p3, Here at = Here::current()) {
+  return detail::linearize_at(Source::from(at), f, p1, p2, p3);
+}
+template <class F, class P1, class P2, class P3, class P4>
+constexpr auto linearize(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4,
+                         Here at = Here::current()) {
+  return detail::linearize_at(Source::from(at), f, p1, p2, p3, p4);
+}
+template <class F, class P1, class P2, class P3, class P4, class P5>
+constexpr auto linearize(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4, const P5& p5,
+                         Here at = Here::current()) {
+  return detail::linearize_at(Source::from(at), f, p1, p2, p3, p4, p5);
+}
+template <class F, class P1, class P2, class P3, class P4, class P5, class P6>
+constexpr auto linearize(const F& f, const P1& p1, const P2& p2, const P3& p3, const P4& p4, const P5& p5, const P6& p6,
+                         Here at = Here::current()) {
+  return detail::linearize_at(Source::from(at), f, p1, p2, p3, p4, p5, p6);
+}
 template <class F, class... Primals>
-  requires(sizeof...(Primals) > 2)
+  requires(sizeof...(Primals) > 6)
 constexpr auto linearize(const F& f, const Primals&... primals) {
   return detail::linearize_at({}, f, primals...);
 }
@@ -63417,6 +64331,7 @@ template <int Count> constexpr Value grid_index(Value x, int k) {
 }
 
 struct CartesianTag {
+  static constexpr const char* function = "cartesian_prod";
   static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X, class... Rest> struct result : Typed<typename X::type, 2> {
     using Checks = decltype([] {
@@ -63444,6 +64359,7 @@ struct CartesianTag {
 };
 
 template <int Count, bool Repeated> struct CombinationsTag {
+  static constexpr const char* function = "combinations";
   static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class X> struct result : Typed<typename X::type, 2> {
     using Checks = decltype([] {
@@ -63698,6 +64614,7 @@ enum class BagMode : std::uint8_t { sum, mean, max };
 namespace detail {
 
 template <BagMode Mode> struct EmbeddingBagTag {
+  static constexpr const char* function = "embedding_bag";
   static constexpr auto leading_dims = ops::LeadingDims::mapped;
   template <class Table, class Indices, class Offsets, class... Weights>
   struct result : Typed<typename Table::type, 2> {
@@ -64001,6 +64918,89 @@ template <TensorArgument X, Operand Set> constexpr auto isin(const X& x, const S
     }();
     return any<-1>(equal(unsqueeze<-1>(x, at), elements, at), at);
   }
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/row.hpp
+
+#ifndef TESSERA_OPS_INDEXING_ROW_HPP
+#define TESSERA_OPS_INDEXING_ROW_HPP
+
+// Rows at indices: x[i], whose operator is in graph/trace/expression/operators.hpp, and index_select of a list.
+
+namespace tessera::detail {
+
+template <class X> struct RowOf {
+  static constexpr bool has_rows = X::rank > 0;
+  static_assert(has_rows, "tessera: a tensor of rank 0 has no rows: x[i] takes a tensor of rank 1 or more");
+  static constexpr int rank = has_rows ? X::rank : 1;
+
+  static constexpr auto select(const X& x, const Dim& i, Source at) {
+    if constexpr (has_rows)
+      return call<SelectIndexTag<rank, 0>>(at, x, i);
+    else
+      return x;
+  }
+  template <class I> static constexpr auto dynamic(const X& x, const I& i, Source at) {
+    if constexpr (has_rows) {
+      const auto index = call<OneIndexTag<rank, 0>>(at, x, i);
+      const FunctionCall named("dynamic_index", x, index);
+      return call<SqueezeTag<rank, 0>>(at, call<IndexSelectTag>(at, x, index));
+    } else {
+      return x;
+    }
+  }
+  /// The line of an index that is computed.
+  template <class I> static constexpr Source line_of(const I& i) {
+    if constexpr (ExprOperand<I>)
+      return i.source;
+    else
+      return detail::line_of(i);
+  }
+};
+
+/// The elements at a few indices along dim D that are known when the program is planned.
+template <int Rank, int D> struct IndexListTag {
+  static constexpr const char* function = "index_select";
+  template <class X, class... Indices> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x, auto... indices) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value extent = build::extent(x, dim), one = x.integer(1, DType::i64);
+    const auto row = [&](Value index) {
+      return build::slice(x, dim, from_either_end(as_size(index), extent), one, MadeBy::select);
+    };
+    if constexpr (sizeof...(indices) == 1)
+      return row(indices...);
+    else
+      return ConcatTag<Rank, D>::emit(context, row(indices)...);
+  }
+};
+
+}  // namespace tessera::detail
+
+namespace tessera {
+
+/// The elements of x at up to 16 indices along dim D that are known when the program is planned, in their order:
+/// `index_select<0>(x, {0, 2})` is x[[0, 2]], rows 0 and 2. A negative index counts from the end. Errors and
+/// communication: as select.
+template <int D, TensorArgument X, std::size_t N>
+constexpr auto index_select(const X& x, const Dim (&indices)[N], Here at = Here::current()) {
+  static_assert(N <= 16,
+                "tessera: a list of indices has at most 16 of them; write ts::index_select<D>(x, i) with a tensor");
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return call<detail::IndexListTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices[I]...);
+  }(std::make_index_sequence<N>());
+}
+/// With one index it does not compile.
+template <int D, TensorArgument X, SizeOperand I> constexpr auto index_select(const X& x, const I&) {
+  static_assert(std::is_void_v<I>,
+                "tessera: ts::index_select<D>(x, indices) takes a vector of indices, or a list of numbers such as "
+                "{0, 2}; for the elements at an index, without dim D, write ts::select<D>(x, i), or x[i] for dim 0");
+  return x;
 }
 
 }  // namespace tessera
@@ -66117,6 +67117,7 @@ template <LossReduction Reduction = LossReduction::mean, TensorArgument Query, T
           detail::TemperatureOperand Temperature = double>
 constexpr auto info_nce(const Query& query, const Keys& keys, const Temperature& temperature = 0.1,
                         Here at = Here::current()) {
+  const detail::FunctionCall named("info_nce", query, keys);
   static_assert(Query::rank == 2 && Keys::rank == 2, "tessera: info_nce takes query and keys of [batch, features]");
   const auto cosines = einsum<"id,jd->ij">(detail::unit_rows(query, at), detail::unit_rows(keys, at), at);  // [B, B]
   const auto logits = call<DivTag>(Source::from(at), cosines, temperature);
@@ -66128,6 +67129,7 @@ template <LossReduction Reduction = LossReduction::mean, TensorArgument Query, T
   requires(!detail::TemperatureOperand<Negatives>)
 constexpr auto info_nce(const Query& query, const Keys& keys, const Negatives& negatives,
                         const Temperature& temperature = 0.1, Here at = Here::current()) {
+  const detail::FunctionCall named("info_nce", query, keys);
   static_assert(
       Query::rank == 2 && Keys::rank == 2 && Negatives::rank == 2,
       "tessera: info_nce takes query and keys of [batch, features], then negatives of [count, features], or a "
@@ -66666,6 +67668,7 @@ namespace detail {
 
 /// Dropout of one element for each example and feature of [batch, spatial..., features].
 template <int Rank, std::uint32_t Stream> struct FeatureDropoutTag {
+  static constexpr const char* function = Rank == 3 ? "dropout1d" : Rank == 4 ? "dropout2d" : "dropout3d";
   template <class X, class Rate, class Key> struct result : DropoutTag<Stream>::template result<X, Rate, Key> {
     using Ranks = decltype([] {
       static_assert(X::rank == Rank, "tessera: dropout1d, dropout2d and dropout3d take [batch, spatial..., features]");
@@ -66805,6 +67808,7 @@ constexpr auto gamma(const A& concentration, const Key& key = {}, Here at = Here
 /// For concentrations far below 1, x and y may both be 0 in f32, and the draw is NaN: use double there.
 template <std::uint32_t Stream = 0, TensorArgument A, TensorArgument B, class Key>
 constexpr auto beta(const A& a, const B& b, const Key& key, Here at = Here::current()) {
+  const detail::FunctionCall named("beta", a, b);
   const auto x = gamma<2 * Stream>(a, key, at);
   const auto y = gamma<2 * Stream + 1>(b, key, at);
   return call<DivTag>(Source::from(at), x, call<AddTag>(Source::from(at), x, y));
@@ -66814,6 +67818,7 @@ constexpr auto beta(const A& a, const B& b, const Key& key, Here at = Here::curr
 /// Communication: an all-reduce of the sums if the last dim is split.
 template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto dirichlet(const A& concentration, const Key& key, Here at = Here::current()) {
+  const detail::FunctionCall named("dirichlet", concentration);
   const auto x = gamma<Stream>(concentration, key, at);
   return call<DivTag>(Source::from(at), x, unsqueeze<-1>(sum<-1>(x, at), at));
 }
@@ -67173,6 +68178,13 @@ constexpr auto histogram(const X& x, const Count& bins, const Low& low, const Hi
   return call<detail::HistogramTag<X::rank>>(Source::from(at), x, Dim(bins), low, high);
 }
 
+/// Without a size it does not compile.
+template <TensorArgument X> constexpr auto bincount(const X& x) {
+  static_assert(std::is_void_v<X>, "tessera: shapes can't depend on values, so as in JAX the size of the result is an "
+                                   "argument: ts::bincount(x, count)");
+  return x;
+}
+
 }  // namespace tessera
 
 #endif
@@ -67193,6 +68205,7 @@ struct LocalResponseNorm {
 namespace detail {
 
 struct LocalResponseNormTag {
+  static constexpr const char* function = "local_response_norm";
   template <class X, class Size, class... Numbers> struct result : X {
     using Checks = decltype([] {
       static_assert(is_floating_v<typename X::type> && X::rank >= 2 && X::rank < max_rank,
@@ -67462,6 +68475,7 @@ struct RankedDim {
 };
 
 template <int Rank, int D, bool IgnoresNan> struct MedianTag {
+  static constexpr const char* function = IgnoresNan ? "nanmedian" : "median";
   template <class A> using result = Typed<typename A::type, Rank - 1>;
   static constexpr Value emit(Value context, Value x) {
     const RankedDim line(x.at(context.source), x.shifted(D, Rank));
@@ -67471,6 +68485,7 @@ template <int Rank, int D, bool IgnoresNan> struct MedianTag {
 };
 
 template <int Rank, int D, Interpolation How, bool IgnoresNan> struct QuantileTag {
+  static constexpr const char* function = IgnoresNan ? "nanquantile" : "quantile";
   template <class A, class Q> using result = Typed<element_t<floating_type(dtype_v<typename A::type>)>, Rank - 1>;
   static constexpr Value emit(Value context, Value x, Value q) {
     x = build::cast(x.at(context.source), floating_type(x.dtype()));
@@ -67566,6 +68581,7 @@ constexpr auto kthvalue(const X& x, const K& k, Here at = Here::current()) {
 /// occurrence, both without the dim (torch.mode): `auto [values, indices] = mode<-1>(x)`. NaN is equal to no element.
 /// The gradient goes to that occurrence. Communication: as sort.
 template <int D = -1, TensorArgument X> constexpr auto mode(const X& x, Here at = Here::current()) {
+  const detail::FunctionCall named("mode", x);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   // The sorted elements are runs of equal ones; the length of a run so far is largest at the end of the longest run.
   const auto order = argsort<dim>(x, at);
@@ -67595,24 +68611,24 @@ template <int D = -1, TensorArgument X> constexpr auto mode(const X& x, Here at 
 namespace tessera {
 
 /// Options of a max pool: the extents of a window, the stride between windows (0: the extent of a window, PyTorch's
-/// default), padding with -infinity on both sides, and the distance between the elements of a window.
+/// default), padding with -infinity on both sides, and the distance between the elements of a window. One number is
+/// that of all spatial dims, `{.window = 3}`.
 template <int N> struct MaxPool {
-  std::array<std::int64_t, N> window{}, strides{}, padding{}, dilation = [] {
-    std::array<std::int64_t, N> ones{};
-    for (auto& one : ones) one = 1;
-    return ones;
-  }();
+  detail::GivenByName by_name = detail::GivenByName();
+  PerDim<N> window{}, strides{}, padding{}, dilation = 1;
 };
 /// Options of an average pool: as for a max pool, with zeros as padding. `count_include_pad`: whether the average
 /// counts these zeros, as in PyTorch by default.
 template <int N> struct AvgPool {
-  std::array<std::int64_t, N> window{}, strides{}, padding{};
+  detail::GivenByName by_name = detail::GivenByName();
+  PerDim<N> window{}, strides{}, padding{};
   bool count_include_pad = true;
 };
 
 /// Options of a power-average pool: as for a max pool, without padding.
 template <int N> struct LpPool {
-  std::array<std::int64_t, N> window{}, strides{};
+  detail::GivenByName by_name = detail::GivenByName();
+  PerDim<N> window{}, strides{};
 };
 
 namespace detail {
@@ -67749,7 +68765,15 @@ template <int N> struct AvgPoolTag {
 
 /// Index i of a result of extent `size` is made of the indices floor(i n / size) to ceil((i + 1) n / size) of a dim of
 /// extent n: their mean, or the largest.
+template <int N, bool Max>
+inline constexpr const char* adaptive_pool_name = Max      ? N == 1   ? "adaptive_max_pool1d"
+                                                             : N == 2 ? "adaptive_max_pool2d"
+                                                                      : "adaptive_max_pool3d"
+                                                  : N == 1 ? "adaptive_avg_pool1d"
+                                                  : N == 2 ? "adaptive_avg_pool2d"
+                                                           : "adaptive_avg_pool3d";
 template <int N, bool Max> struct AdaptivePoolTag {
+  static constexpr const char* function = adaptive_pool_name<N, Max>;
   template <class X, class... Sizes> using result = PoolResult<N, X>;
   static constexpr Value emit(Value context, Value x, auto... sizes) {
     const Value all[] = {as_size(sizes)...};
@@ -67815,6 +68839,23 @@ constexpr auto max_pool3d(const X& x, const MaxPool<3>& options, Here at = Here:
   return detail::pool<detail::MaxPoolTag<3>, 3>(x, options, at, options.dilation[0], options.dilation[1],
                                                 options.dilation[2]);
 }
+/// With the options in the order of PyTorch, each one number or {height, width}: `max_pool2d(x, 2)`, `max_pool2d(x, 3,
+/// 2, 1)` of windows 3 x 3 with strides of 2 and a padding of 1.
+template <TensorArgument X>
+constexpr auto max_pool1d(const X& x, const PerDim<1>& window, const PerDim<1>& strides = 0,
+                          const PerDim<1>& padding = 0, const PerDim<1>& dilation = 1, Here at = Here::current()) {
+  return max_pool1d(x, MaxPool<1>{.window = window, .strides = strides, .padding = padding, .dilation = dilation}, at);
+}
+template <TensorArgument X>
+constexpr auto max_pool2d(const X& x, const PerDim<2>& window, const PerDim<2>& strides = 0,
+                          const PerDim<2>& padding = 0, const PerDim<2>& dilation = 1, Here at = Here::current()) {
+  return max_pool2d(x, MaxPool<2>{.window = window, .strides = strides, .padding = padding, .dilation = dilation}, at);
+}
+template <TensorArgument X>
+constexpr auto max_pool3d(const X& x, const PerDim<3>& window, const PerDim<3>& strides = 0,
+                          const PerDim<3>& padding = 0, const PerDim<3>& dilation = 1, Here at = Here::current()) {
+  return max_pool3d(x, MaxPool<3>{.window = window, .strides = strides, .padding = padding, .dilation = dilation}, at);
+}
 
 /// The mean of each window, `avg_pool2d(x, {.window = {2, 2}})`. bf16 and f16 are added up in f32. Otherwise as
 /// max_pool.
@@ -67829,6 +68870,22 @@ constexpr auto avg_pool2d(const X& x, const AvgPool<2>& options, Here at = Here:
 template <TensorArgument X>
 constexpr auto avg_pool3d(const X& x, const AvgPool<3>& options, Here at = Here::current()) {
   return detail::pool<detail::AvgPoolTag<3>, 3>(x, options, at, options.count_include_pad ? 1 : 0);
+}
+/// With the window, strides and padding in the order of PyTorch: `avg_pool2d(x, 2)`.
+template <TensorArgument X>
+constexpr auto avg_pool1d(const X& x, const PerDim<1>& window, const PerDim<1>& strides = 0,
+                          const PerDim<1>& padding = 0, Here at = Here::current()) {
+  return avg_pool1d(x, AvgPool<1>{.window = window, .strides = strides, .padding = padding}, at);
+}
+template <TensorArgument X>
+constexpr auto avg_pool2d(const X& x, const PerDim<2>& window, const PerDim<2>& strides = 0,
+                          const PerDim<2>& padding = 0, Here at = Here::current()) {
+  return avg_pool2d(x, AvgPool<2>{.window = window, .strides = strides, .padding = padding}, at);
+}
+template <TensorArgument X>
+constexpr auto avg_pool3d(const X& x, const PerDim<3>& window, const PerDim<3>& strides = 0,
+                          const PerDim<3>& padding = 0, Here at = Here::current()) {
+  return avg_pool3d(x, AvgPool<3>{.window = window, .strides = strides, .padding = padding}, at);
 }
 
 namespace detail {
@@ -67872,20 +68929,36 @@ template <TensorArgument X, NumberOperand P>
 constexpr auto lp_pool3d(const X& x, const P& p, const LpPool<3>& options, Here at = Here::current()) {
   return detail::lp_pool<3>(x, p, options, at);
 }
+/// With the window and strides in the order of PyTorch: `lp_pool2d(x, 2, 3)`.
+template <TensorArgument X, NumberOperand P>
+constexpr auto lp_pool1d(const X& x, const P& p, const PerDim<1>& window, const PerDim<1>& strides = 0,
+                         Here at = Here::current()) {
+  return lp_pool1d(x, p, LpPool<1>{.window = window, .strides = strides}, at);
+}
+template <TensorArgument X, NumberOperand P>
+constexpr auto lp_pool2d(const X& x, const P& p, const PerDim<2>& window, const PerDim<2>& strides = 0,
+                         Here at = Here::current()) {
+  return lp_pool2d(x, p, LpPool<2>{.window = window, .strides = strides}, at);
+}
+template <TensorArgument X, NumberOperand P>
+constexpr auto lp_pool3d(const X& x, const P& p, const PerDim<3>& window, const PerDim<3>& strides = 0,
+                         Here at = Here::current()) {
+  return lp_pool3d(x, p, LpPool<3>{.window = window, .strides = strides}, at);
+}
 
 /// Averages to the given extents: index i of a result of extent m is the mean over the indices floor(i n / m) to
 /// ceil((i + 1) n / m) of a dim of extent n, as in PyTorch. `adaptive_avg_pool2d(x, {1, 1})` is the mean of each image.
 /// Each dim costs n m additions a line. Communication: over a split spatial dim the result is partial.
 template <TensorArgument X>
-constexpr auto adaptive_avg_pool1d(const X& x, const std::array<std::int64_t, 1>& extents, Here at = Here::current()) {
+constexpr auto adaptive_avg_pool1d(const X& x, const PerDim<1>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<1, false>>(Source::from(at), x, Dim(extents[0]));
 }
 template <TensorArgument X>
-constexpr auto adaptive_avg_pool2d(const X& x, const std::array<std::int64_t, 2>& extents, Here at = Here::current()) {
+constexpr auto adaptive_avg_pool2d(const X& x, const PerDim<2>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<2, false>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]));
 }
 template <TensorArgument X>
-constexpr auto adaptive_avg_pool3d(const X& x, const std::array<std::int64_t, 3>& extents, Here at = Here::current()) {
+constexpr auto adaptive_avg_pool3d(const X& x, const PerDim<3>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<3, false>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]),
                                                  Dim(extents[2]));
 }
@@ -67893,15 +68966,15 @@ constexpr auto adaptive_avg_pool3d(const X& x, const std::array<std::int64_t, 3>
 /// The largest elements of the windows of adaptive_avg_pool. One of equal elements gets the gradient. Communication:
 /// over a split spatial dim all-reduces of the maxima and of their positions, and the result is partial.
 template <TensorArgument X>
-constexpr auto adaptive_max_pool1d(const X& x, const std::array<std::int64_t, 1>& extents, Here at = Here::current()) {
+constexpr auto adaptive_max_pool1d(const X& x, const PerDim<1>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<1, true>>(Source::from(at), x, Dim(extents[0]));
 }
 template <TensorArgument X>
-constexpr auto adaptive_max_pool2d(const X& x, const std::array<std::int64_t, 2>& extents, Here at = Here::current()) {
+constexpr auto adaptive_max_pool2d(const X& x, const PerDim<2>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<2, true>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]));
 }
 template <TensorArgument X>
-constexpr auto adaptive_max_pool3d(const X& x, const std::array<std::int64_t, 3>& extents, Here at = Here::current()) {
+constexpr auto adaptive_max_pool3d(const X& x, const PerDim<3>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<3, true>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]), Dim(extents[2]));
 }
 
@@ -68053,13 +69126,22 @@ template <bool Sorted, class X, class Size> constexpr auto unique_of(const X& x,
 /// size. Communication: as sort of the tensor as a vector.
 template <TensorArgument X, SizeOperand Size>
 constexpr auto unique(const X& x, const Size& size, Here at = Here::current()) {
+  const detail::FunctionCall named("unique", x);
   return detail::unique_of<true>(x, size, at);
 }
 /// The first `size` runs of equal elements in row-major order (torch.unique_consecutive): their values and lengths, and
 /// for each element the index of its run. After the last one, values are the first element. Otherwise as unique.
 template <TensorArgument X, SizeOperand Size>
 constexpr auto unique_consecutive(const X& x, const Size& size, Here at = Here::current()) {
+  const detail::FunctionCall named("unique_consecutive", x);
   return detail::unique_of<false>(x, size, at);
+}
+
+/// Without a size it does not compile.
+template <TensorArgument X> constexpr auto unique(const X& x) {
+  static_assert(std::is_void_v<X>, "tessera: shapes can't depend on values, so as in JAX the size of the result is an "
+                                   "argument: ts::unique(x, size)");
+  return x;
 }
 
 }  // namespace tessera
@@ -68076,6 +69158,7 @@ namespace tessera {
 namespace detail {
 
 template <bool AlignCorners> struct AffineGridTag {
+  static constexpr const char* function = "affine_grid";
   template <class Theta, class... Sizes> struct result : Typed<typename Theta::type, 4> {
     using Checks = decltype([] {
       static_assert(Theta::rank == 3 && is_floating_v<typename Theta::type>,
@@ -68144,6 +69227,7 @@ struct GridSample {
 namespace detail {
 
 template <GridSample Options> struct GridSampleTag {
+  static constexpr const char* function = "grid_sample";
   static constexpr auto leading_dims = ops::LeadingDims::batch;
   static constexpr int batched = 2;
   template <class X, class Grid> struct result : Typed<typename X::type, 4> {
@@ -68260,6 +69344,7 @@ struct Interpolate {
 namespace detail {
 
 template <int Rank, int D, Interpolate Options> struct InterpolateTag {
+  static constexpr const char* function = "interpolate";
   static_assert(!Options.align_corners || Options.mode == InterpolateMode::linear ||
                     Options.mode == InterpolateMode::cubic,
                 "tessera: align_corners of interpolate is for linear and cubic");
@@ -68332,6 +69417,25 @@ template <int D, Interpolate Options = Interpolate{}, TensorArgument X, SizeOper
 constexpr auto interpolate(const X& x, const Size& size, Here at = Here::current()) {
   return call<detail::InterpolateTag<X::rank, detail::checked_dim<D, X::rank>(), Options>>(Source::from(at), x,
                                                                                            Dim(size));
+}
+
+/// All spatial dims with other extents: `interpolate(images, {64, 64})` of [batch, height, width, features].
+template <Interpolate Options = Interpolate{}, TensorArgument X, std::size_t N>
+constexpr auto interpolate(const X& x, const Dim (&extents)[N], Here at = Here::current()) {
+  constexpr bool is_each_dim = X::rank == static_cast<int>(N) + 2 && N <= 3;
+  static_assert(
+      is_each_dim,
+      "tessera: ts::interpolate(x, {height, width}) takes an extent for each spatial dim of [batch, spatial..., "
+      "features]");
+  if constexpr (!is_each_dim)
+    return x;
+  else if constexpr (N == 1)
+    return interpolate<1, Options>(x, extents[0], at);
+  else if constexpr (N == 2)
+    return interpolate<2, Options>(interpolate<1, Options>(x, extents[0], at), extents[1], at);
+  else
+    return interpolate<3, Options>(interpolate<2, Options>(interpolate<1, Options>(x, extents[0], at), extents[1], at),
+                                   extents[2], at);
 }
 
 }  // namespace tessera
@@ -68444,6 +69548,7 @@ constexpr auto pixel_unshuffle(const X& x, const R& r, Here at = Here::current()
 /// The features [batch, ..., groups n] as [batch, ..., n groups]: F.channel_shuffle of the last dim.
 template <TensorArgument X, SizeOperand Groups>
 constexpr auto channel_shuffle(const X& x, const Groups& groups, Here at = Here::current()) {
+  const detail::FunctionCall named("channel_shuffle", x);
   static_assert(X::rank == 4, "tessera: channel_shuffle takes a tensor [batch, height, width, features]");
   return rearrange<"b h w (g n) -> b h w (n g)">(x, len<"g">(groups), at);
 }
@@ -68459,9 +69564,10 @@ constexpr auto channel_shuffle(const X& x, const Groups& groups, Here at = Here:
 
 namespace tessera {
 
-/// Windows of an image, as torch.nn.Unfold.
+/// Windows of an image, as torch.nn.Unfold. One number is that of both dims, `{.window = 3}`.
 struct Unfold {
-  std::array<std::int64_t, 2> window{}, strides{1, 1}, padding{0, 0}, dilation{1, 1};
+  detail::GivenByName by_name = detail::GivenByName();
+  PerDim<2> window{}, strides = 1, padding = 0, dilation = 1;
 };
 
 namespace detail {
@@ -68469,6 +69575,7 @@ namespace detail {
 // The sizes of both are window, strides, padding, dilation, each of height and width; fold has the image's extents too.
 
 template <bool MergesWindows> struct UnfoldTag {
+  static constexpr const char* function = MergesWindows ? "unfold" : "conv_general_dilated_patches";
   template <class X, class... Sizes> struct result : Typed<typename X::type, MergesWindows ? 3 : 4> {
     using Checks = decltype([] {
       static_assert(X::rank == 4,
@@ -68489,6 +69596,7 @@ template <bool MergesWindows> struct UnfoldTag {
 };
 
 struct FoldTag {
+  static constexpr const char* function = "fold";
   template <class X, class... Sizes> struct result : Typed<typename X::type, 4> {
     using Checks = decltype([] {
       static_assert(X::rank == 3 && is_floating_v<typename X::type>,
@@ -68520,6 +69628,7 @@ struct FoldTag {
 
 /// Windows of one dim, of which the elements are the last dim.
 template <int Rank, int D> struct UnfoldDimTag {
+  static constexpr const char* function = "unfold";
   static_assert(Rank < max_rank, "tessera: the windows of a dim are one dim more, of at most 8");
   template <class X, class Size, class Step> using result = Typed<typename X::type, Rank + 1>;
   static constexpr Value emit(Value context, Value x, Value size, Value step) {
@@ -68550,6 +69659,12 @@ constexpr auto unfold(const X& x, const Unfold& o, Here at, const Extents&... ex
 template <TensorArgument X> constexpr auto unfold(const X& x, const Unfold& options, Here at = Here::current()) {
   return detail::unfold<detail::UnfoldTag<true>>(x, options, at);
 }
+/// With the options in the order of PyTorch: the window, dilation, padding and strides, `unfold(x, 3, 1, 1)`.
+template <TensorArgument X>
+constexpr auto unfold(const X& x, const PerDim<2>& window, const PerDim<2>& dilation = 1, const PerDim<2>& padding = 0,
+                      const PerDim<2>& strides = 1, Here at = Here::current()) {
+  return unfold(x, Unfold{.window = window, .strides = strides, .padding = padding, .dilation = dilation}, at);
+}
 /// The windows of images in their positions (lax.conv_general_dilated_patches): x [batch, height, width, features]
 /// gives [batch, windows down, windows across, features * window], each row as in ts::unfold. Errors: as ts::unfold.
 /// Communication: along a split height or width a halo, of the elements that windows of other devices need.
@@ -68562,8 +69677,7 @@ constexpr auto conv_general_dilated_patches(const X& x, const Unfold& options, H
 /// number of windows is another one. Communication: as unfold, in the opposite direction: rows near borders are sums of
 /// those of two devices.
 template <TensorArgument X>
-constexpr auto fold(const X& x, const std::array<std::int64_t, 2>& extents, const Unfold& options,
-                    Here at = Here::current()) {
+constexpr auto fold(const X& x, const PerDim<2>& extents, const Unfold& options, Here at = Here::current()) {
   return detail::unfold<detail::FoldTag>(x, options, at, extents[0], extents[1]);
 }
 
@@ -69217,6 +70331,7 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
 
   constexpr Local() = default;
   constexpr explicit Local(Value v) : value(v) {}
+  template <class B> constexpr auto operator=(const B&) const&& { detail::no_assignment<B>(); }
   /// The value as the content of a tensor in a struct.
   constexpr Value kept() const { return detail::kept_in_struct(Region::text, {value, Varying, Rank}); }
   /// A tensor of a struct as a local value, in the graph in which it was made.
