@@ -99,10 +99,9 @@ void place_tile(const T* tile, std::int64_t width, const Gemm<T>& g, T* c, std::
 /// Panels of A, packed as tiles read them. If the columns of A are contiguous, a panel uses only part of a cache line
 /// per step, so that several panels are packed together.
 template <class T> struct PanelsOfA {
-  PanelsOfA(const GemmKernels<T>& kernels, const Gemm<T>& g)
-      : kernels(kernels), g(g), by_steps(g.a_row == 1 && g.a_col != 1), together(by_steps ? 4 : 1),
-        size(kernels.a_step * g.k),
-        packed(thread_scratch<Scratch::panel_a, T>(static_cast<std::size_t>(together * size))) {}
+  PanelsOfA(const GemmKernels<T>& by, const Gemm<T>& product)
+      : kernels(by), g(product), by_steps(g.a_row == 1 && g.a_col != 1), together(by_steps ? 4 : 1),
+        size(by.a_step * g.k), packed(thread_scratch<Scratch::panel_a, T>(static_cast<std::size_t>(together * size))) {}
 
   /// The panel of the tile at row i. Panels are used in order.
   const T* at(std::int64_t i) const {
