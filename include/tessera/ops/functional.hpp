@@ -123,6 +123,19 @@ struct LayerNormTag {
   }
 };
 
+/// A norm without a gain and a bias, and what it takes between x and eps, such as groups.
+template <class Norm, int Parameters> struct PlainNormTag {
+  static constexpr const char* function = Norm::function;
+  static constexpr auto leading_dims = Norm::leading_dims;
+  template <class X, class... Numbers> using result = NormResult<X>;
+  template <class... Numbers> static constexpr Value emit(Value context, Value x, Numbers... numbers) {
+    if constexpr (Parameters == 1)
+      return Norm::emit(context, x, x.number(1), numbers...);
+    else
+      return Norm::emit(context, x, x.number(1), x.number(0), numbers...);
+  }
+};
+
 struct RmsNormTag {
   static constexpr const char* function = "rms_norm";
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
@@ -249,11 +262,20 @@ constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, const 
                           Here at = Here::current()) {
   return call<detail::LayerNormTag>(Source::from(at), x, gain, bias, eps);
 }
+/// Layer norm without gain and bias: elementwise_affine=False of torch.nn.LayerNorm.
+template <TensorArgument X, NumberOperand Eps = double>
+constexpr auto layer_norm(const X& x, const Eps& eps = 1e-5, Here at = Here::current()) {
+  return call<detail::PlainNormTag<detail::LayerNormTag, 2>>(Source::from(at), x, eps);
+}
 /// RMS norm of rows (the last dim): x / sqrt(mean of squares + eps) * gain. Otherwise as layer_norm. Source: Zhang,
 /// Sennrich, 1910.07467.
 template <TensorArgument X, TensorArgument Gain, NumberOperand Eps = double>
 constexpr auto rms_norm(const X& x, const Gain& gain, const Eps& eps = 1e-5, Here at = Here::current()) {
   return call<detail::RmsNormTag>(Source::from(at), x, gain, eps);
+}
+template <TensorArgument X, NumberOperand Eps = double>
+constexpr auto rms_norm(const X& x, const Eps& eps = 1e-5, Here at = Here::current()) {
+  return call<detail::PlainNormTag<detail::RmsNormTag, 1>>(Source::from(at), x, eps);
 }
 
 /// The mean over all positions of -log softmax(logits)[target], for logits [..., classes] and integer targets [...];

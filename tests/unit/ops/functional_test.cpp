@@ -192,4 +192,26 @@ TEST(Normalization, Gradients) {
   check_gradient<Float<4>, Float<1>, Float<1>>(group_norm, {a, gain, bias});
 }
 
+// Without gain and bias, as F.layer_norm(x, shape), F.rms_norm(x, shape), F.group_norm(x, groups) and
+// F.instance_norm(x).
+TEST(Normalization, Plain) {
+  const Array a = random_array({2, 3, 2, 4}, 31), ones({4}, {1, 1, 1, 1}), zeros({4}, {0, 0, 0, 0});
+  const auto check = [&](auto f, auto&& of) {
+    expect_close(run(trace<decltype(f), Float<4>>().view(), {a}).at(0), normalized(a, ones, zeros, 1e-3, of));
+    check_gradient<Float<4>>(f, {a});
+  };
+  check([](const auto& x) { return ts::layer_norm(x, 1e-3); },
+        [](const Shape& i) { return std::tuple(i[0], i[1], i[2]); });
+  check([](const auto& x) { return ts::batch_norm(x, 1e-3); }, [](const Shape& i) { return i[3]; });
+  check([](const auto& x) { return ts::instance_norm(x, 1e-3); }, [](const Shape& i) { return std::pair(i[0], i[3]); });
+  check([](const auto& x) { return ts::group_norm(x, 2, 1e-3); },
+        [](const Shape& i) { return std::pair(i[0], i[3] / 2); });
+
+  const auto rms = [](const auto& x) { return ts::rms_norm(x); };
+  const auto by_ones = [](const auto& x, const auto& g) { return ts::rms_norm(x, g); };
+  expect_close(run(trace<decltype(rms), Float<4>>().view(), {a}).at(0),
+               run(trace<decltype(by_ones), Float<4>, Float<1>>().view(), {a, ones}).at(0));
+  check_gradient<Float<4>>(rms, {a});
+}
+
 }  // namespace

@@ -57,7 +57,9 @@ constexpr Value normalized(Value x, Value part, unsigned dims, Value gain, Value
     const Value shift = m.rest * slope - of_bias / count;
     const Value of_x = (g - near(read_again(x, slope)) * slope + shift) * factor;
     const Value gradients[] = {of_x, of_gain, of_bias};
-    return with_gradients(y, g, values, gradients);
+    if (gain.rank() > 0) return with_gradients(y, g, values, gradients);
+    const Value only[] = {x}, gradient[] = {of_x};  // the gain is 1, the bias 0
+    return with_gradients(y, g, only, gradient);
   }
   const auto centred = [&](Value v) { return v + -m.first - m.rest; };
   const Value y = centred(x) * scale * gain + bias, g = variable_like(y);
@@ -90,7 +92,7 @@ template <int Rank> constexpr Value normed_part(Value x) {
 /// Checks that a gain and a bias fit the features of x, of which later operations see parts only.
 constexpr void check_features(Value x, Value gain, Value bias) {
   for (const Value& v : {gain, bias})
-    build::same_extents(x, x.rank() - 1, v, v.rank() - 1, 1, build::ExtentsOf::features);
+    if (v.rank() > 0) build::same_extents(x, x.rank() - 1, v, v.rank() - 1, 1, build::ExtentsOf::features);
 }
 
 template <int Rank, NormOver Over> struct FeatureNormTag {
@@ -177,7 +179,10 @@ template <int Rank> struct GroupNormTag {
     const Value size = as_size(groups), part = Rank < 3 ? x : build::sample(x, 1);
     const auto grouped = [&](Value v) { return split_groups(build::cast(v, computed), Rank - 1, size); };
     const unsigned dims = ((1u << (Rank + 1)) - 1) & ~1u & ~(1u << (Rank - 1));
-    const auto of_groups = [&](Value v) { return split_groups(build::cast(v, computed), v.rank() - 1, size); };
+    const auto of_groups = [&](Value v) {
+      v = build::cast(v, computed);
+      return v.rank() == 0 ? v : split_groups(v, v.rank() - 1, size);
+    };
     const Value made = build::normalized(grouped(x), grouped(part), dims, of_groups(gain), of_groups(bias), eps);
     return build::cast(merge_groups(made), type);
   }
@@ -196,6 +201,12 @@ template <TensorArgument X, TensorArgument Gain, TensorArgument Bias, NumberOper
 constexpr auto batch_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
                           Here at = Here::current()) {
   return call<detail::FeatureNormTag<X::rank, detail::NormOver::batch>>(Source::from(at), x, gain, bias, eps);
+}
+/// Batch norm without gain and bias: affine=False of torch.nn.BatchNorm2d.
+template <TensorArgument X, NumberOperand Eps = double>
+constexpr auto batch_norm(const X& x, const Eps& eps = 1e-5, Here at = Here::current()) {
+  using Norm = detail::FeatureNormTag<X::rank, detail::NormOver::batch>;
+  return call<detail::PlainNormTag<Norm, 2>>(Source::from(at), x, eps);
 }
 /// The statistics of a batch that running statistics average. `mean` and `variance` are vectors of features.
 template <class Mean, class Variance> struct BatchStatistics {
@@ -229,6 +240,12 @@ constexpr auto instance_norm(const X& x, const Gain& gain, const Bias& bias, con
                              Here at = Here::current()) {
   return call<detail::FeatureNormTag<X::rank, detail::NormOver::instance>>(Source::from(at), x, gain, bias, eps);
 }
+/// Instance norm without gain and bias, as torch.nn.InstanceNorm2d by default.
+template <TensorArgument X, NumberOperand Eps = double>
+constexpr auto instance_norm(const X& x, const Eps& eps = 1e-5, Here at = Here::current()) {
+  using Norm = detail::FeatureNormTag<X::rank, detail::NormOver::instance>;
+  return call<detail::PlainNormTag<Norm, 2>>(Source::from(at), x, eps);
+}
 /// What the running statistics of instance norm average: the mean and the unbiased variance of each feature of each
 /// image of x [batch, ..., features], averaged over the images. Otherwise as batch_norm_statistics, beside an
 /// instance_norm of the same x; over a split batch an all_reduce of two vectors of features.
@@ -241,6 +258,11 @@ template <TensorArgument X, TensorArgument Gain, TensorArgument Bias, SizeOperan
 constexpr auto group_norm(const X& x, const Gain& gain, const Bias& bias, const Groups& groups, const Eps& eps = 1e-5,
                           Here at = Here::current()) {
   return call<detail::GroupNormTag<X::rank>>(Source::from(at), x, gain, bias, Dim(groups), eps);
+}
+/// Group norm without gain and bias: affine=False of torch.nn.GroupNorm.
+template <TensorArgument X, SizeOperand Groups, NumberOperand Eps = double>
+constexpr auto group_norm(const X& x, const Groups& groups, const Eps& eps = 1e-5, Here at = Here::current()) {
+  return call<detail::PlainNormTag<detail::GroupNormTag<X::rank>, 2>>(Source::from(at), x, Dim(groups), eps);
 }
 
 }  // namespace tessera
