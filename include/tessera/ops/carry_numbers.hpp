@@ -42,6 +42,21 @@ template <template <class...> class Tuple, class... Ts>
 inline constexpr bool holds_literal_v<Tuple<Ts...>> = (holds_literal_v<Ts> || ...);
 template <class T, std::size_t Size> inline constexpr bool holds_literal_v<std::array<T, Size>> = holds_literal_v<T>;
 
+/// Whether a structure holds nothing but C++ numbers.
+template <class T> inline constexpr bool only_literals_v = std::is_arithmetic_v<T>;
+template <template <class...> class Tuple, class... Ts>
+  requires(is_tuple_v<Tuple<Ts...>>)
+inline constexpr bool only_literals_v<Tuple<Ts...>> = (only_literals_v<Ts> && ...);
+template <class T, std::size_t Size> inline constexpr bool only_literals_v<std::array<T, Size>> = only_literals_v<T>;
+/// Fails for a loop whose arguments are all C++ numbers, which belong to no trace.
+template <class... Arguments> constexpr bool begins_in_a_trace() {
+  constexpr bool begins = !(only_literals_v<Arguments> && ...);
+  static_assert(
+      begins, "tessera: the carry and the number of steps of a loop are C++ numbers, so the loop is part of no traced "
+              "function; begin with a tensor, such as ts::zeros<float>({}, x), where x is a tensor of the function");
+  return begins;
+}
+
 /// Whether a number of a structure adapts to what a step returns in its place.
 template <class T, class Returned>
 inline constexpr bool adapts_v = !std::is_void_v<typename AdaptedNumber<T, Returned>::type>;

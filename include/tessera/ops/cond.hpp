@@ -351,7 +351,9 @@ constexpr auto while_loop(const Condition& condition, const Body& body, const In
   const Source source = Source::from(at);
   using Like = detail::local_in_t<Init>;
   using Returned = typename detail::ReturnedToLoop<Like, Body, Init>::type;
-  if constexpr (detail::adapts_v<Init, Returned>) {
+  if constexpr (!detail::begins_in_a_trace<Init, Most>()) {
+    return detail::NoResult();
+  } else if constexpr (detail::adapts_v<Init, Returned>) {
     const Value context = detail::trace_in(init);
     const Value of_any = context.module == nullptr ? detail::trace_in(most) : context;
     return while_loop(condition, body, detail::adapted<Like, Returned>(of_any.at(source), init), most, at);

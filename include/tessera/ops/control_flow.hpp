@@ -292,7 +292,10 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
 /// carry that changes its shape, structure for xs of different leading extents.
 template <class F, class Init, class Xs>
 constexpr auto scan(const F& f, const Init& init, const Xs& xs, ScanOptions options = {}, Here at = Here::current()) {
-  return detail::scan(f, init, xs, options.reverse, Source::from(at));
+  if constexpr (detail::begins_in_a_trace<Init, Xs>())
+    return detail::scan(f, init, xs, options.reverse, Source::from(at));
+  else
+    return std::tuple(detail::NoResult(), detail::NoResult());
 }
 
 /// Applies f to each slice of xs along its leading dim, one after the other, and stacks the results: jax.lax.map. xs
@@ -325,11 +328,15 @@ constexpr auto for_indices(const From& from, const To& to, const Init& init, Sou
 /// is known when the program is planned; `to` less than `from` is an error. Otherwise as in ts::scan.
 template <SizeOperand From, SizeOperand To, class F, class Init>
 constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init& init, Here at = Here::current()) {
-  const Source source = Source::from(at);
-  return detail::for_indices(from, to, init, source, [&](const auto& indices) {
-    const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
-    return std::get<0>(detail::scan(step, init, indices, false, source));
-  });
+  if constexpr (detail::begins_in_a_trace<From, To, Init>()) {
+    const Source source = Source::from(at);
+    return detail::for_indices(from, to, init, source, [&](const auto& indices) {
+      const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
+      return std::get<0>(detail::scan(step, init, indices, false, source));
+    });
+  } else {
+    return detail::NoResult();
+  }
 }
 
 }  // namespace tessera

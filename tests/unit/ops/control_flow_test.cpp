@@ -289,13 +289,16 @@ constexpr auto numbers_adapt = [](const auto& xs, const auto& ids) {
   const auto zeros = std::tuple(0.5, 2, std::pair(std::array{1.0, 3.0}, 7), 0);
   const auto scanned = ts::scan(add, zeros, std::tuple(xs, ids));
   const auto unrolled = ts::scan(add, zeros, std::tuple(xs, ids), ts::unroll<2>);
-  const auto halved =
-      ts::while_loop([](const auto& s) { return s.first > 0.1; },
-                     [&](const auto& s) { return std::pair(ts::min(xs) / (s.second + 1.0), s.second + 1); },
-                     std::pair(std::numeric_limits<double>::infinity(), 0), 20);
+  const auto halved = ts::while_loop([](const auto& s) { return std::get<0>(s) > 0.1; },
+                                     [](const auto& s) {
+                                       const auto& [x, count, least] = s;
+                                       return std::tuple(least / (count + 1.0), count + 1, least);
+                                     },
+                                     std::tuple(std::numeric_limits<double>::infinity(), 0, ts::min(xs)), 20);
+  const auto steps = ts::extent<0>(xs);
   const auto counted = ts::fori_loop(
-      0, 3, [&](const auto&, const auto& n) { return n + ts::sum(ids); }, 4);
-  const auto repeated = ts::scan([&](const auto& n) { return std::tuple(n * ts::max(xs), std::tuple()); }, 1.0, 3);
+      0, steps, [&](const auto&, const auto& n) { return n + ts::sum(ids); }, 4);
+  const auto repeated = ts::scan([&](const auto& n) { return std::tuple(n * ts::max(xs), std::tuple()); }, 1.0, steps);
   return std::tuple(scanned, unrolled, halved, counted, std::get<0>(repeated));
 };
 TEST(Carry, NumbersTakeTheElementTypeThatAStepReturns) {
@@ -311,12 +314,12 @@ TEST(Carry, NumbersTakeTheElementTypeThatAStepReturns) {
   const std::vector<double> loop{2.25, 14, 4.75, 2.75, 7, 1.75, 0.5, 0.75, 1.75};
   std::vector<double> want = loop;
   want.insert(want.end(), loop.begin(), loop.end());
-  for (const double v : {0.25 / 3, 3.0, 40.0, 1.0}) want.push_back(v);
+  for (const double v : {0.25 / 3, 3.0, 0.25, 40.0, 1.0}) want.push_back(v);
   EXPECT_EQ(values, want);
   const std::vector<std::string> of_loop{"f64", "i64", "f64", "f64", "i32", "f32", "f64"};
   std::vector<std::string> all = of_loop;
   all.insert(all.end(), of_loop.begin(), of_loop.end());
-  for (const char* type : {"f64", "i32", "i64", "f64"}) all.emplace_back(type);
+  for (const char* type : {"f64", "i32", "f64", "i64", "f64"}) all.emplace_back(type);
   EXPECT_EQ(types, all);
 }
 
