@@ -10,11 +10,11 @@ struct Layer {
 };
 struct Total {
   constexpr auto operator()(const Layer& layer, const Matrix& x) const {
-    return ts::shard_map<"{data}, {data} -> {}">([](auto own, auto in) {
+    return ts::shard_map<"{}, {data} -> {data}">([](auto own, auto in) {
 #ifdef TESSERA_TWIN
-      return ts::psum<"data">(ts::local_of(own.up, in));
+      return ts::pvary<"data">(ts::local_of(own.up, in));
 #else
-      return ts::psum<"data">(own.up);
+      return ts::pvary<"data">(own.up);
 #endif
     })(layer, x);
   }
