@@ -210,7 +210,8 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
   using Result = carry_t<YesResult, Like>;
   using Other = carry_t<NoResults, Like>;
   constexpr bool sound = !std::is_same_v<Result, NoResult> && !std::is_same_v<Other, NoResult>;
-  constexpr bool same = !sound || join_v<Result, Other>;
+  constexpr bool adapts = adapts_v<YesResult, Other> || adapts_v<NoResults, Result>;
+  constexpr bool same = !sound || adapts || join_v<Result, Other>;
   static_assert(same,
                 "tessera: the branches of ts::cond return different types; they return tensors of the same element "
                 "types and ranks, in the same structure");
@@ -221,6 +222,14 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
                 "ts::optim::keep_if(condition, after, before) chooses");
   if constexpr (!sound) {
     return NoResult();  // the compiler has reported an error in a branch
+  } else if constexpr (adapts && is_scalar && is_flat) {
+    const Value outside = turned(trace_of(pred));
+    const auto here_as = [&]<class To>(std::type_identity<To>, const auto& result) {
+      return adapted<Like, To>(Value{outside.module, outside.module->current, -1, source}, result);
+    };
+    return cond(
+        pred, [&] { return here_as(std::type_identity<Other>(), yes()); },
+        [&] { return here_as(std::type_identity<Result>(), no()); }, source);
   } else if constexpr (is_scalar && same && is_flat) {
     using Both = varying_also_t<joined_t<Result, Other>, Pred>;
     Value context = turned(trace_of(pred));
@@ -246,7 +255,8 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
 
 /// `pred ? yes(operands...) : no(operands...)`, where only that branch runs: jax.lax.cond. `pred` is a rank-0 tensor, a
 /// Scalar or a Dim; any number but 0 holds. Both branches return tensors of the same element types, ranks and shapes,
-/// as a tensor or in a structure, which may have Stacks. They may capture values of the traced function around them.
+/// as a tensor or in a structure, which may have Stacks; a number takes the element type of the other branch. They may
+/// capture values of the traced function around them.
 ///
 ///     const auto y = ts::cond(step < warm_up, [&](const auto& v) { return v * 0.5; },
 ///                             [&](const auto& v) { return layers(v); }, x);

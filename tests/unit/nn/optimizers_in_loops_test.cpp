@@ -10,6 +10,7 @@
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
+#include <tessera/tensor/oracle.hpp>
 #include <tessera/tessera.hpp>
 
 namespace ts = tessera;
@@ -103,6 +104,7 @@ constexpr auto either_way = ts::compile([](auto model, auto state, auto config, 
 
 TEST(OptimizersInLoops, CountTheirSteps) {
   const ts::optim::Adam config{.learning_rate = 0.05};
+  const ts::OracleScope same_on_one_device;
   for (const ts::Mesh& mesh : meshes()) {
     const Model model{ts::ones<double>({5}, mesh, {"x"})};
     const auto state = ts::optim::init_state(config, model);

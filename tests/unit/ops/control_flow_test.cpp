@@ -323,4 +323,25 @@ TEST(Carry, NumbersTakeTheElementTypeThatAStepReturns) {
   EXPECT_EQ(types, all);
 }
 
+// As in jax.lax.cond, a number that a branch returns has the element type of the other branch.
+constexpr auto numbers_in_branches = [](const auto& x) {
+  const auto sum = [&] { return std::tuple(ts::sum(x), 3); };
+  const auto none = [&] { return std::tuple(0.5, ts::cast<std::int64_t>(ts::count_nonzero(x))); };
+  return std::tuple(ts::cond(ts::max(x) > 0.0, sum, none), ts::cond(ts::max(x) > 0.0, none, sum));
+};
+TEST(Cond, NumbersTakeTheElementTypeOfTheOtherBranch) {
+  const Program program = trace<decltype(numbers_in_branches), ts::ShardedTensor<double, 1>>();
+  const ts::GraphView& main = program.main();
+  std::string types;
+  for (int k = 0; k < main.output_count; ++k) types += std::string(ts::name_of(main[main.outputs[k]].dtype)) + " ";
+  EXPECT_EQ(types, "f64 i64 f64 i64 ");
+  const auto values = [&](const Array& x) {
+    std::vector<double> all;
+    for (const Array& one : run(program.view(), {x})) all.push_back(one.data[0]);
+    return all;
+  };
+  EXPECT_EQ(values(Array({2}, {1, 2})), (std::vector<double>{3, 3, 0.5, 2}));
+  EXPECT_EQ(values(Array({2}, {-1, 0})), (std::vector<double>{0.5, 1, -1, 3}));
+}
+
 }  // namespace
