@@ -12,6 +12,7 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/promotion.hpp>
 #include <tessera/graph/trace/body.hpp>
+#include <tessera/ops/rows.hpp>
 
 // Numbers in the carry of a loop, as the weak types of JAX: std::tuple(x, 0.0) where a step returns an f64 begins with
 // an f64.
