@@ -1,4 +1,4 @@
-// expect: of a tensor in a struct, write ts::local_of(own.up, x)
+// expect: of a tensor in a struct, write ts::local_of
 // lines: 7
 #include <tessera/ops/shard_map/shard_map.hpp>
 

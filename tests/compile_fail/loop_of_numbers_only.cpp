@@ -1,4 +1,4 @@
-// expect: the carry and the number of steps of a loop are C++ numbers
+// expect: and the number of steps of a loop are C.. numbers
 // lines: 6
 #include <tessera/ops/ops.hpp>
 

@@ -267,10 +267,10 @@ template <Name Axis, bool Equal> constexpr bool check_axis_of_result() {
 /// Whether a result of the function can be returned with its spec; if not, a static_assert says why.
 template <class Region, class R, int Spec> constexpr bool may_leave() {
   constexpr bool whole = StoredOperand<R> || is_tensor_struct_v<R>;
-  static_assert(LocalOperand<R> || whole,
-                "tessera: the function of a shard_map returns a local tensor, a struct of tensors, or a tuple of "
-                "these; a collective "
-                "of a tensor in a struct takes ts::local_of(own.up, x), where x is any local value");
+  static_assert(
+      LocalOperand<R> || whole,
+      "tessera: the function of a shard_map returns a local tensor, a struct of tensors, or a tuple of these; a "
+      "collective of a tensor in a struct takes ts::local_of(own.up, x), where x is any local value");
   constexpr SpecItem item = Region::text.out_items[Spec];
   if constexpr (whole) {
     static_assert(!item.list || item.count == tensors_of<R>(),
