@@ -160,9 +160,9 @@ constexpr Norm turned(Norm by) {
 
 }  // namespace detail
 
-/// The transform along dim D of a complex tensor: y[k] = sum of x[j] exp(-2 pi i j k / n). torch.fft.fft, jnp.fft.fft.
-/// With another norm: `fft<-1, Norm::ortho>(real, imag)`.
-template <int D, Norm By = Norm::backward, TensorOperand Real, TensorOperand Imag>
+/// The transform along dim D, by default the last, of a complex tensor: y[k] = sum of x[j] exp(-2 pi i j k / n).
+/// torch.fft.fft, jnp.fft.fft. With another norm: `fft<-1, Norm::ortho>(real, imag)`.
+template <int D = -1, Norm By = Norm::backward, TensorOperand Real, TensorOperand Imag>
 constexpr auto fft(const Real& real, const Imag& imag, Here at = Here::current()) {
   if constexpr (detail::takes<Real, Imag>()) {
     using Function = detail::Fft<detail::Direction::forward, detail::Scale::one>;
@@ -171,7 +171,7 @@ constexpr auto fft(const Real& real, const Imag& imag, Here at = Here::current()
   }
 }
 /// The inverse of fft: x[j] = 1 / n times the sum of y[k] exp(2 pi i j k / n).
-template <int D, Norm By = Norm::backward, TensorOperand Real, TensorOperand Imag>
+template <int D = -1, Norm By = Norm::backward, TensorOperand Real, TensorOperand Imag>
 constexpr auto ifft(const Real& real, const Imag& imag, Here at = Here::current()) {
   if constexpr (detail::takes<Real, Imag>()) {
     using Function = detail::Fft<detail::Direction::inverse, detail::Scale::mean>;
@@ -180,13 +180,14 @@ constexpr auto ifft(const Real& real, const Imag& imag, Here at = Here::current(
   }
 }
 /// The transform along dim D of a real tensor: elements 0 to n / 2 of fft; the other elements are their conjugates.
-template <int D, Norm By = Norm::backward, TensorOperand X> constexpr auto rfft(const X& x, Here at = Here::current()) {
+template <int D = -1, Norm By = Norm::backward, TensorOperand X>
+constexpr auto rfft(const X& x, Here at = Here::current()) {
   if constexpr (detail::takes<X>())
     return detail::with_norm<By, detail::Direction::forward, D>(
         at, detail::complex_result<detail::Rfft, D>(Source::from(at), x), x);
 }
 /// The inverse of rfft, a real tensor: m elements give 2 (m - 1) elements along dim D, or with Length::odd one more.
-template <int D, Length Of = Length::even, Norm By = Norm::backward, TensorOperand Real, TensorOperand Imag>
+template <int D = -1, Length Of = Length::even, Norm By = Norm::backward, TensorOperand Real, TensorOperand Imag>
 constexpr auto irfft(const Real& real, const Imag& imag, Here at = Here::current()) {
   if constexpr (detail::takes<Real, Imag>()) {
     const auto made =
@@ -198,12 +199,12 @@ constexpr auto irfft(const Real& real, const Imag& imag, Here at = Here::current
 
 /// The real transform of a Hermitian-symmetric signal, of which the first n / 2 + 1 elements are given: n times irfft
 /// of the conjugates, with the extent of irfft (torch.fft.hfft, jnp.fft.hfft).
-template <int D, Length Of = Length::even, Norm By = Norm::backward, TensorOperand Real, TensorOperand Imag>
+template <int D = -1, Length Of = Length::even, Norm By = Norm::backward, TensorOperand Real, TensorOperand Imag>
 constexpr auto hfft(const Real& real, const Imag& imag, Here at = Here::current()) {
   return irfft<D, Of, detail::turned(By)>(real, -imag, at);
 }
 /// The inverse of hfft: the conjugates of rfft divided by n.
-template <int D, Norm By = Norm::backward, TensorOperand X>
+template <int D = -1, Norm By = Norm::backward, TensorOperand X>
 constexpr auto ihfft(const X& x, Here at = Here::current()) {
   const auto made = rfft<D, detail::turned(By)>(x, at);
   return detail::complex_of(made.real, -made.imag);

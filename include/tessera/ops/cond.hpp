@@ -24,13 +24,13 @@ struct OnlyStep {
   int next = 0;
 
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (TensorOperand<Leaf>) {
-      const Graph& own = made.module->graph(graph);
-      const Node type = build::stacked_type(own[own.outputs[static_cast<std::size_t>(next)]]);
-      const Value all = build::project(made, next++, type);
-      replace_leaf(leaf, build::drop_singletons(
-                             build::slice(all, 0, made.integer(0, DType::i64), made.integer(1, DType::i64)), 1u));
-    }
+    if constexpr (TensorOperand<Leaf>) replace_leaf(leaf, next_value());
+  }
+  constexpr Value next_value() {
+    const Graph& own = made.module->graph(graph);
+    const Node type = build::stacked_type(own[own.outputs[static_cast<std::size_t>(next)]]);
+    const Value all = build::project(made, next++, type);
+    return build::drop_singletons(build::slice(all, 0, made.integer(0, DType::i64), made.integer(1, DType::i64)), 1u);
   }
   constexpr void enter_stack(const auto&) {}
   constexpr void enter_layer(int) {}
@@ -44,9 +44,21 @@ template <class Like, class Branch> constexpr auto run_branch(const Value& runs,
   auto result = as_carry<Like>(inside, branch());
   GiveLeaves give{body, false};
   for_each_leaf(std::as_const(result), give);
+  Growable<bool> computed;  // Scalars that only the branch can compute
+  for_each_number(std::as_const(result), [&](const auto& number, std::size_t) {
+    const Value own = number.placeholder();
+    computed.push_back(number.traced() && own.graph == inside.graph && !is_host_number(own));
+    if (computed[computed.size() - 1]) body.give(build::cast(own, DType::f64));
+  });
   const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
   OnlyStep only{made, body, inside.graph};
   for_each_leaf(result, only);
+  for_each_number(result, [&]<class Number>(Number& number, std::size_t k) {
+    if (computed[k])
+      number = Number(only.next_value());
+    else if (number.traced())
+      number = Number(body.number_outside(number.placeholder()));
+  });
   return result;
 }
 /// f(carry) if `runs` is 1, else the carry.
@@ -55,13 +67,15 @@ template <class Like, class Carry, class F> constexpr Carry run_if(const Value& 
   const auto step = [&](const Value& inside, const Carry& carried, BodyTrace&) {
     return std::pair(widened<Carry>(as_carry<Like>(inside, f(carried))), std::tuple());
   };
-  return trace_carry<Like>(runs, {.scan = true}, init, step, [&](BodyTrace& body, const Value&, const auto&) {
-    const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
-    Carry last = init;
-    ProjectLeaves project{made, body};
-    for_each_leaf(last, project);
-    return last;
-  });
+  return trace_carry<Like>(runs, {.scan = true}, init, step,
+                           [&](BodyTrace& body, const Value&, const auto&, const ChangingScalars& scalars) {
+                             const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
+                             Carry last = init;
+                             ProjectLeaves project{made, body};
+                             for_each_leaf(last, project);
+                             scalars.project(made, project.next, last);
+                             return last;
+                           });
 }
 
 /// The value of a condition or an index, which is the same on all devices.
@@ -159,6 +173,16 @@ template <class X> constexpr bool is_number() {
 /// What branches return together: tensors, or tuples, plain structs and Stacks of tensors.
 template <class Result> inline constexpr bool is_branch_result_v = !holds_number_v<Result>;
 
+/// The carry that the body of a ts::while_loop returns, where numbers of init may adapt to it.
+template <class Like, class Body, class Init> struct ReturnedToLoop {
+  using type = void;
+};
+template <class Like, class Body, class Init>
+  requires(holds_literal_v<Init> && std::is_invocable_v<const Body&, const carry_t<Init, Like>&>)
+struct ReturnedToLoop<Like, Body, Init> {
+  using type = carry_t<std::remove_cvref_t<std::invoke_result_t<const Body&, const carry_t<Init, Like>&>>, Like>;
+};
+
 /// A step of a ts::while_loop.
 template <class Pred, class Body, class Carry>
 constexpr auto run_while(const Pred& pred, const Body& body, const Carry& carry, Source source) {
@@ -195,7 +219,8 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
   using Result = carry_t<YesResult, Like>;
   using Other = carry_t<NoResults, Like>;
   constexpr bool sound = !std::is_same_v<Result, NoResult> && !std::is_same_v<Other, NoResult>;
-  constexpr bool same = !sound || join_v<Result, Other>;
+  constexpr bool adapts = adapts_v<YesResult, Other> || adapts_v<NoResults, Result>;
+  constexpr bool same = !sound || adapts || join_v<Result, Other>;
   static_assert(same,
                 "tessera: the branches of ts::cond return different types; they return tensors of the same element "
                 "types and ranks, in the same structure");
@@ -206,6 +231,21 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
                 "ts::optim::keep_if(condition, after, before) chooses");
   if constexpr (!sound) {
     return NoResult();  // the compiler has reported an error in a branch
+  } else if constexpr (adapts && is_scalar && is_flat) {
+    // The trace of a constant condition is that of the branches.
+    const Value outside = [&] {
+      if constexpr (is_constant)
+        return trace_in(yes(), no());
+      else
+        return Value(turned(trace_of(pred)));
+    }();
+    if (outside.module == nullptr) fail_outside_of_trace("cond", "ts::cond", source);
+    const auto here_as = [&]<class To>(std::type_identity<To>, const auto& result) {
+      return adapted<Like, To>(Value{outside.module, outside.module->current, -1, source}, result);
+    };
+    return cond(
+        pred, [&] { return here_as(std::type_identity<Other>(), yes()); },
+        [&] { return here_as(std::type_identity<Result>(), no()); }, source);
   } else if constexpr (is_constant && same && is_flat) {
     using Both = joined_t<Result, Other>;
     return pred != Pred(0) ? chosen_branch<Like, Both>("cond", "ts::cond", source, yes)
@@ -271,7 +311,8 @@ constexpr All switch_at(const Index& index, const std::tuple<First, Branches...>
 
 /// `pred ? yes(operands...) : no(operands...)`, where only that branch runs: jax.lax.cond. `pred` is a rank-0 tensor, a
 /// Scalar, a Dim, or a bool, with which that branch is traced alone; any number but 0 holds. Both branches return
-/// tensors of the same element types, ranks and shapes, as a tensor or in a structure, which may have Stacks. They may
+/// tensors of the same element types, ranks and shapes, as a tensor or in a structure, which may have Stacks; a number
+/// takes the element type of the other branch. They may
 /// capture values of the traced function around them.
 ///
 ///     const auto y = ts::cond(step < warm_up, [&](const auto& v) { return v * 0.5; },
@@ -360,11 +401,23 @@ template <class Condition, class Body, class Init, SizeOperand Most>
 constexpr auto while_loop(const Condition& condition, const Body& body, const Init& init, const Most& most,
                           Here at = Here::current()) {
   const Source source = Source::from(at);
-  const auto step = [&](const auto& carry) {
-    const auto next = [&](const auto& carried) { return body(carried); };  // a body of other arguments is an error here
-    return std::tuple(detail::run_while(condition(carry), next, carry, source), std::tuple());
-  };
-  return std::get<0>(detail::scan(step, init, most, false, source));
+  using Like = detail::local_in_t<Init>;
+  using Returned = typename detail::ReturnedToLoop<Like, Body, Init>::type;
+  if constexpr (!detail::begins_in_a_trace<Init, Most>()) {
+    return detail::NoResult();
+  } else if constexpr (detail::adapts_v<Init, Returned>) {
+    const Value context = detail::trace_in(init);
+    const Value of_any = context.module == nullptr ? detail::trace_in(most) : context;
+    return while_loop(condition, body, detail::adapted<Like, Returned>(of_any.at(source), init), most, at);
+  } else {
+    const auto step = [&](const auto& carry) {
+      const auto next = [&](const auto& carried) {
+        return body(carried);
+      };  // a body of other arguments is an error here
+      return std::tuple(detail::run_while(condition(carry), next, carry, source), std::tuple());
+    };
+    return std::get<0>(detail::scan(step, init, most, false, source));
+  }
 }
 /// Without a bound it does not compile.
 template <class Condition, class Body, class Init>

@@ -11,6 +11,7 @@
 
 #include <tessera/graph/trace/require_trace.hpp>
 #include <tessera/graph/trace/stack.hpp>
+#include <tessera/ops/carry_numbers.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/shard_map/local_carry.hpp>
 #include <tessera/ops/vmap/example_struct.hpp>
@@ -190,13 +191,14 @@ constexpr auto run_scan(const F& f, const Carry& first, const Xs& xs, const Valu
   };
   Carry init = first;
   return trace_carry<Like>(context, {.reverse = reverse, .scan = true}, init, step,
-                           [&](BodyTrace& body, const Value& inside, const auto& y) {
+                           [&](BodyTrace& body, const Value& inside, const auto& y, const ChangingScalars& scalars) {
                              GiveLeaves give{body, false};
                              for_each_leaf(y, give);
                              const Value made = body.close(count, context.source);
                              Carry last = init;
                              ProjectLeaves project{made, body};
                              for_each_leaf(last, project);
+                             scalars.project(made, project.next, last);
                              int next_output = body.carried();
                              const auto take = [&](Storage storage) {
                                const Graph& own = made.module->graph(inside.graph);
@@ -227,8 +229,9 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
       "without y, return std::tuple() in its place; after an error in the function itself, this only follows from it");
   using Returned = typename ReturnedCarry<Result, Like>::type;
   constexpr bool same = !sound || (two && join_v<Carry, Returned>);
+  constexpr bool adapts = two && !same && adapts_v<Init, Returned>;
   using Difference = CarryDifference<Carry, Returned>;
-  if constexpr (two && !same)
+  if constexpr (two && !same && !adapts)
     check_carry<Difference::item, typename Difference::of_init, typename Difference::of_step>();
   static_assert(
       !holds_number_v<Init>,
@@ -238,7 +241,9 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
     const Value context = trace_in(init);
     return (context.module == nullptr ? trace_in(xs) : context).at(source);
   };
-  if constexpr (sound && same && !std::is_same_v<joined_t<Carry, Returned>, Carry>) {
+  if constexpr (sound && adapts) {
+    return scan(f, adapted<Like, Returned>(context_of(), init), xs, reverse, source);
+  } else if constexpr (sound && same && !std::is_same_v<joined_t<Carry, Returned>, Carry>) {
     return scan(f, widened<joined_t<Carry, Returned>>(as_carry<Like>(context_of(), init)), xs, reverse, source);
   } else if constexpr (sound && same) {
     const Value context = context_of();
@@ -271,7 +276,8 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
 ///       return std::tuple(next, next);
 ///     }, h0, xs);                                                        // xs [T, B, D], all [T, B, H]
 ///
-/// `init` is a tensor, or a tuple, pair, array or plain struct of tensors; a number in it becomes an f32 or an i32. f
+/// `init` is a tensor, or a tuple, pair, array or plain struct of tensors; a number in it becomes an f32 or an i32, or
+/// takes the element type that f returns in its place, if that is another floating type or, for an integer, i64. f
 /// returns a carry of the same element types, ranks and shapes; shardings may differ. f may capture values of the
 /// traced function around it, which are the same in every step. `xs` is a tensor, a Stack, or a tuple, pair, array or
 /// plain struct of these: x has for a tensor its slice, for a Stack its layer, for a struct that is a template of a
@@ -286,7 +292,10 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
 /// carry that changes its shape, structure for xs of different leading extents.
 template <class F, class Init, class Xs>
 constexpr auto scan(const F& f, const Init& init, const Xs& xs, ScanOptions options = {}, Here at = Here::current()) {
-  return detail::scan(f, init, xs, options.reverse, Source::from(at));
+  if constexpr (detail::begins_in_a_trace<Init, Xs>())
+    return detail::scan(f, init, xs, options.reverse, Source::from(at));
+  else
+    return std::tuple(detail::NoResult(), detail::NoResult());
 }
 
 /// Applies f to each slice of xs along its leading dim, one after the other, and stacks the results: jax.lax.map. xs
@@ -319,11 +328,15 @@ constexpr auto for_indices(const From& from, const To& to, const Init& init, Sou
 /// is known when the program is planned; `to` less than `from` is an error. Otherwise as in ts::scan.
 template <SizeOperand From, SizeOperand To, class F, class Init>
 constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init& init, Here at = Here::current()) {
-  const Source source = Source::from(at);
-  return detail::for_indices(from, to, init, source, [&](const auto& indices) {
-    const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
-    return std::get<0>(detail::scan(step, init, indices, false, source));
-  });
+  if constexpr (detail::begins_in_a_trace<From, To, Init>()) {
+    const Source source = Source::from(at);
+    return detail::for_indices(from, to, init, source, [&](const auto& indices) {
+      const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
+      return std::get<0>(detail::scan(step, init, indices, false, source));
+    });
+  } else {
+    return detail::NoResult();
+  }
 }
 
 }  // namespace tessera

@@ -213,6 +213,26 @@ constexpr auto run_group(const Carry& init, const Call& call, Module& module, bo
   }
 }
 
+/// What a step takes its slice of: a size stays a size.
+template <class Like, class Xs> struct TakenBy {
+  using type = carry_t<Xs, Like>;
+};
+template <class Like, SizeOperand Xs> struct TakenBy<Like, Xs> {
+  using type = Xs;
+};
+/// The carry that f returns, where numbers of init may adapt to it.
+template <class Like, class F, class Init, class Xs> struct UnrolledCarry {
+  using type = void;
+};
+template <class Like, class F, class Init, class Xs>
+  requires(holds_literal_v<Init>)
+struct UnrolledCarry<Like, F, Init, Xs> {
+  using Taken = typename TakenBy<Like, Xs>::type;
+  using Result = std::remove_cvref_t<
+      std::invoke_result_t<StepCall<Like>, const F&, const carry_t<Init, Like>&, const Taken&, BodyTrace&>>;
+  using type = typename ReturnedCarry<Result, Like>::type;
+};
+
 template <int Steps, class F, class Init, class Xs>
 constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool reverse, Source source) {
   using Like = local_in_t<Init, Xs>;
@@ -221,8 +241,9 @@ constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool re
   if (context.module == nullptr) fail_outside_of_trace("scan", "ts::scan", source);
   context = context.at(source);
   Module& module = *context.module;
+  using Returned = typename UnrolledCarry<Like, F, Init, Xs>::type;
   const auto both = [&](const auto& group, const auto& of_groups, const auto& of_rest) {
-    const auto first = as_carry<Like>(context, init);
+    const auto first = as_carry<Like>(context, adapted<Like, Returned>(context, init));
     if (reverse) {
       const auto [carry, rest] = scan(f, first, of_rest, true, source);
       const auto [last, ys] = scan(group, carry, of_groups, true, source);

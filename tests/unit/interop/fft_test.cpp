@@ -75,6 +75,24 @@ TEST(Fft, MatchesTheSumsOnShardings) {
     }
 }
 
+// Without a dim, transforms are along the last one, as in PyTorch and JAX.
+TEST(Fft, AlongTheLastDimByDefault) {
+  constexpr auto by_default = ts::compile([](const auto& re, const auto& im) {
+    return std::tuple(ts::fft::fft(re, im).real, ts::fft::ifft(re, im).imag, ts::fft::rfft(re).imag,
+                      ts::fft::ihfft(re).imag, ts::fft::irfft(re, im), ts::fft::hfft(re, im));
+  });
+  constexpr auto by_dim = ts::compile([](const auto& re, const auto& im) {
+    return std::tuple(ts::fft::fft<-1>(re, im).real, ts::fft::ifft<-1>(re, im).imag, ts::fft::rfft<-1>(re).imag,
+                      ts::fft::ihfft<-1>(re).imag, ts::fft::irfft<-1>(re, im), ts::fft::hfft<-1>(re, im));
+  });
+  const auto x = ts::shard(random_values(20, 7), {4, 5}, devices, {"data"}),
+             y = ts::shard(random_values(20, 8), {4, 5}, devices, {"data"});
+  const auto got = by_default(x, y), want = by_dim(x, y);
+  [&]<std::size_t... K>(std::index_sequence<K...>) {
+    EXPECT_TRUE((ts::all_equal(std::get<K>(got), std::get<K>(want)) && ...));
+  }(std::make_index_sequence<6>());
+}
+
 TEST(Fft, OtherDimsStaySplitWithoutCommunication) {
   const auto on = [](const ts::PartitionSpec& spec) {
     return ts::shard(std::vector<double>(4 * 6 * 2), {4, 6, 2}, devices, spec);

@@ -1,5 +1,7 @@
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -269,6 +271,77 @@ TEST(WhileLoop, EndsWhenItsConditionDoes) {
   EXPECT_EQ(run(program.view(), {Array(ts::Shape{1}, 1)})[1].data[0], 0);
   check_gradient<Float<1>>([](const auto& a) { return std::get<0>(root(a)); }, {Array({3}, {0.5, 2, 9})}, first_order);
   EXPECT_EQ(program.count(Op::repeat), 2) << "a loop, and in each step one body that runs where the condition holds";
+}
+
+// ---- numbers in a carry
+
+// A number begins with the element type that a step returns in its place, as the weak types of JAX: f64 and i64 here,
+// f32 of an integer. The condition, nested tuples, arrays, steps without xs and unrolled loops.
+constexpr auto numbers_adapt = [](const auto& xs, const auto& ids) {
+  const auto add = [](const auto& carry, const auto& both) {
+    const auto& [sum, count, pair, bare] = carry;
+    const auto& [x, id] = both;
+    const auto next =
+        std::tuple(sum + x, count + id, std::pair(std::array{pair.first[1] + x, pair.first[0] + x}, pair.second),
+                   bare + ts::cast<float>(x));
+    return std::tuple(next, sum);
+  };
+  const auto zeros = std::tuple(0.5, 2, std::pair(std::array{1.0, 3.0}, 7), 0);
+  const auto scanned = ts::scan(add, zeros, std::tuple(xs, ids));
+  const auto unrolled = ts::scan(add, zeros, std::tuple(xs, ids), ts::unroll<2>);
+  const auto halved = ts::while_loop([](const auto& s) { return std::get<0>(s) > 0.1; },
+                                     [](const auto& s) {
+                                       const auto& [x, count, least] = s;
+                                       return std::tuple(least / (count + 1.0), count + 1, least);
+                                     },
+                                     std::tuple(std::numeric_limits<double>::infinity(), 0, ts::min(xs)), 20);
+  const auto steps = ts::extent<0>(xs);
+  const auto counted = ts::fori_loop(
+      0, steps, [&](const auto&, const auto& n) { return n + ts::sum(ids); }, 4);
+  const auto repeated = ts::scan([&](const auto& n) { return std::tuple(n * ts::max(xs), std::tuple()); }, 1.0, steps);
+  return std::tuple(scanned, unrolled, halved, counted, std::get<0>(repeated));
+};
+TEST(Carry, NumbersTakeTheElementTypeThatAStepReturns) {
+  using Doubles = ts::ShardedTensor<double, 1>;
+  using Longs = ts::ShardedTensor<std::int64_t, 1>;
+  const Program program = trace<decltype(numbers_adapt), Doubles, Longs>();
+  const auto got = run(program.view(), {Array({3}, {0.25, 1, 0.5}), Array({3}, {3, 4, 5})});
+  std::vector<double> values;
+  std::vector<std::string> types;
+  const ts::GraphView& main = program.main();
+  for (int k = 0; k < main.output_count; ++k) types.emplace_back(ts::name_of(main[main.outputs[k]].dtype));
+  for (const Array& one : got) values.insert(values.end(), one.data.begin(), one.data.end());
+  const std::vector<double> loop{2.25, 14, 4.75, 2.75, 7, 1.75, 0.5, 0.75, 1.75};
+  std::vector<double> want = loop;
+  want.insert(want.end(), loop.begin(), loop.end());
+  for (const double v : {0.25 / 3, 3.0, 0.25, 40.0, 1.0}) want.push_back(v);
+  EXPECT_EQ(values, want);
+  const std::vector<std::string> of_loop{"f64", "i64", "f64", "f64", "i32", "f32", "f64"};
+  std::vector<std::string> all = of_loop;
+  all.insert(all.end(), of_loop.begin(), of_loop.end());
+  for (const char* type : {"f64", "i32", "f64", "i64", "f64"}) all.emplace_back(type);
+  EXPECT_EQ(types, all);
+}
+
+// As in jax.lax.cond, a number that a branch returns has the element type of the other branch.
+constexpr auto numbers_in_branches = [](const auto& x) {
+  const auto sum = [&] { return std::tuple(ts::sum(x), 3); };
+  const auto none = [&] { return std::tuple(0.5, ts::cast<std::int64_t>(ts::count_nonzero(x))); };
+  return std::tuple(ts::cond(ts::max(x) > 0.0, sum, none), ts::cond(ts::max(x) > 0.0, none, sum));
+};
+TEST(Cond, NumbersTakeTheElementTypeOfTheOtherBranch) {
+  const Program program = trace<decltype(numbers_in_branches), ts::ShardedTensor<double, 1>>();
+  const ts::GraphView& main = program.main();
+  std::string types;
+  for (int k = 0; k < main.output_count; ++k) types += std::string(ts::name_of(main[main.outputs[k]].dtype)) + " ";
+  EXPECT_EQ(types, "f64 i64 f64 i64 ");
+  const auto values = [&](const Array& x) {
+    std::vector<double> all;
+    for (const Array& one : run(program.view(), {x})) all.push_back(one.data[0]);
+    return all;
+  };
+  EXPECT_EQ(values(Array({2}, {1, 2})), (std::vector<double>{3, 3, 0.5, 2}));
+  EXPECT_EQ(values(Array({2}, {-1, 0})), (std::vector<double>{0.5, 1, -1, 3}));
 }
 
 }  // namespace

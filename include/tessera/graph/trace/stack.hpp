@@ -10,6 +10,7 @@
 #include <tessera/base/here.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/body.hpp>
+#include <tessera/graph/trace/changing_scalars.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/graph/trace/require_trace.hpp>
 #include <tessera/graph/trace/trace_types.hpp>
@@ -100,9 +101,14 @@ constexpr X run_stack(Here at, const Stack<Block>& stack, const X& x, const Extr
   std::tuple<Extra...> captured(extra...);
   std::apply([&](auto&... own) { (for_each_tensor(own, bind), ...); }, captured);
   const X result = std::apply([&](const auto&... own) { return as_carry(context, layer(carried, own...)); }, captured);
+  const Source source = at.line() != 0 ? context.at(Source::from(at)).source : trace_in(result).node().source;
+  if (const Value inside{context.module, context.module->current, -1, source};
+      ChangingScalars().find(inside, carried, result))
+    inside.refuse(errc::structure,
+                  "[stack] result of a layer: a layer changes a ts::Scalar in a struct; use a tensor of rank 0 in its "
+                  "place");
   GiveLeaves give{body, true};
   for_each_leaf(result, give);
-  const Source source = at.line() != 0 ? context.at(Source::from(at)).source : trace_in(result).node().source;
   const Value made = body.close(counts_layers_v<Block> ? stack.count().placeholder() : context, source);
   X last = x;
   ProjectLeaves project{made, body};

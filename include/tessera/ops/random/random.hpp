@@ -18,6 +18,10 @@ namespace build {
 /// A random node in the shape of `like`, in the type that its elements are computed in (f32 for bf16 and f16); see
 /// RandomDraw. A key that is a tensor is an i64; any other type is that of a number.
 constexpr Value random(Value like, Value key, RandomDraw draw) {
+  if (key.dtype() != DType::i64 && !is_host_number(key))
+    key.refuse(errc::unsupported,
+               "[random] key: the key is a ts::Scalar that changes in a loop; carry a key as a tensor, "
+               "which begins as ts::key_data(key)");
   const Value shape = shape_source(like);
   return like.make({.op = Op::random,
                     .dtype = computed_as(like.dtype()),

@@ -11,6 +11,7 @@
 
 #include <tessera/base/growable.hpp>
 #include <tessera/graph/trace/body.hpp>
+#include <tessera/graph/trace/changing_scalars.hpp>
 #include <tessera/ops/rows.hpp>
 
 // Loops and branches on local values of a shard_map. Their graphs have the dims of devices that other operations on
@@ -170,17 +171,20 @@ constexpr bool differ_more(const Growable<unsigned>& values, const Growable<unsi
 
 /// Traces the body of a repeat that takes a carry and returns one: `step(inside, carried, body)` returns the carry and
 /// what else the body has as results. Gives init the dims of devices that the carry has after a step. `finish(body,
-/// next, rest)` ends the body.
+/// inside, rest, scalars)` ends the body.
 template <class Like, class Carry, class Step, class Finish>
 constexpr auto trace_carry(const Value& context, const Repeat& shape, Carry& init, const Step& step,
                            const Finish& finish) {
   spread_first<Like>(init);
+  ChangingScalars scalars;
   for (;;) {
+    scalars.begin(context, init);
     BodyTrace body(*context.module, shape);
     const Value inside{context.module, context.module->current, -1, context.source};
     Carry carried = init;
     BindLeaves bind{body, BindLeaves::Kind::carried};
     for_each_leaf(carried, bind);
+    scalars.bind(body, carried);
     auto [next, rest] = step(inside, std::as_const(carried), body);
     const Growable<unsigned> before = differing_axes<Like>(carried), after = differing_axes<Like>(next);
     if (differ_more(after, before)) {
@@ -188,10 +192,15 @@ constexpr auto trace_carry(const Value& context, const Repeat& shape, Carry& ini
       spread<Like>(init, after);
       continue;
     }
+    if (scalars.find(inside, carried, std::as_const(next))) {
+      body.end();
+      continue;
+    }
     spread<Like>(next, before);
     GiveLeaves give{body, true};
     for_each_leaf(std::as_const(next), give);
-    return finish(body, inside, rest);
+    scalars.give(body, inside, std::as_const(next));
+    return finish(body, inside, rest, scalars);
   }
 }
 

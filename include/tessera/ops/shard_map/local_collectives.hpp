@@ -14,7 +14,10 @@ namespace detail {
 
 /// The bits of the axes that a collective names, checked. `Varies`: the value has to vary along all of them.
 template <bool Varies, class X, FixedString... Axes> constexpr unsigned axes_of_call() {
-  static_assert(LocalOperand<X>, "tessera: a collective over a named axis takes local values, inside a ts::shard_map");
+  constexpr bool is_local = LocalOperand<X>;
+  static_assert(is_local,
+                "tessera: a collective over a named axis takes local values, inside a ts::shard_map; of a tensor in a "
+                "struct, write ts::local_of(own.up, x), where x is any local value");
   static_assert(sizeof...(Axes) > 0,
                 "tessera: a collective needs at least one mesh axis, as in ts::psum<\"model\">(x)");
   if constexpr (LocalOperand<X> && sizeof...(Axes) > 0) {

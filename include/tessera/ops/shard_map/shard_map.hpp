@@ -269,7 +269,8 @@ template <class Region, class R, int Spec> constexpr bool may_leave() {
   constexpr bool whole = StoredOperand<R> || is_tensor_struct_v<R>;
   static_assert(
       LocalOperand<R> || whole,
-      "tessera: the function of a shard_map returns a local tensor, a struct of tensors, or a tuple of these");
+      "tessera: the function of a shard_map returns a local tensor, a struct of tensors, or a tuple of these; a "
+      "collective of a tensor in a struct takes ts::local_of(own.up, x), where x is any local value");
   constexpr SpecItem item = Region::text.out_items[Spec];
   if constexpr (whole) {
     static_assert(!item.list || item.count == tensors_of<R>(),

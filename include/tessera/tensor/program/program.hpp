@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -227,7 +228,7 @@ struct FillLeaves {
     if constexpr (std::is_same_v<L, Dim>)
       x = Dim(from.number.integer());
     else if constexpr (std::is_same_v<L, Scalar>)
-      x = Scalar(from.number);
+      x = Scalar(from.layers.empty() || from.number.real() != 0 ? from.number : computed(*from.layers[0]));
     else
       x = L(IntrusivePtr<RefCounted>(from.layers[from.stacked ? static_cast<std::size_t>(layer) : 0].get()));
   }
@@ -237,6 +238,14 @@ struct FillLeaves {
     cursor = base;
   }
   void leave_stack() { layer = 0; }
+
+ private:
+  /// A Scalar that the program computes in a loop, such as the number of steps of an optimizer, is a tensor there.
+  static HostNumber computed(TensorStorage& tensor) noexcept {
+    double value = 0;
+    if (tensor.dtype() == DType::f64 && tensor.holds(0)) std::memcpy(&value, tensor.data(0), sizeof value);
+    return value;
+  }
 };
 
 /// Takes the tensors out of arguments that were moved in, so that the program holds the only references.
