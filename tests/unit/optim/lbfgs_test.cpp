@@ -1,5 +1,6 @@
 // L-BFGS on functions whose least value is known, and the states of Rprop, ASGD and L-BFGS on meshes;
 // nn/reference_losses_test.cpp compares their steps with PyTorch's.
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <tuple>
@@ -18,12 +19,14 @@ namespace {
 
 struct Layer {
   ts::ShardedTensor<double, 1> bias;
+  static constexpr std::array field_names{"bias"};
   constexpr auto operator()(const auto& x) const { return x + bias; }
 };
 struct Model {
   ts::ShardedTensor<double, 2> matrix;
   ts::ShardedTensor<double, 1> vector;
   ts::Stack<Layer> layers;
+  static constexpr std::array field_names{"matrix", "vector", "layers"};
 };
 
 /// Half the sum of c (x - 1)^2, with factors c from 1 to 33, of a matrix and of a sum of vectors.
@@ -66,6 +69,38 @@ TEST(Lbfgs, FindsTheLeastValueOfAQuadraticFunction) { expect_equal_on_meshes(ts:
 TEST(Rprop, FindsTheLeastValueOfAQuadraticFunction) { expect_equal_on_meshes(ts::optim::Rprop{}, 60, 1e-4); }
 TEST(Asgd, LessensAQuadraticFunction) {
   expect_equal_on_meshes(ts::optim::Asgd{.learning_rate = 0.02, .t0 = 10}, 60, 1e-1);
+}
+
+/// Two groups of parameters in one program, whose compilation stays within the default limits of both compilers.
+struct GroupedStep {
+  constexpr auto operator()(const auto& model, const auto& state, const auto& config, const auto& of_vectors) const {
+    constexpr ts::nn::Names vectors("vector", "layers.*");
+    const auto gradient = ts::grad(quadratic)(model);
+    return ts::optim::by_group([&](const auto& own) { return ts::lbfgs(model, gradient, state, own); }, config,
+                               ts::optim::Group(vectors, of_vectors));
+  }
+};
+TEST(Lbfgs, TakesTwoGroupsOfParameters) {
+  constexpr auto grouped = ts::compile(GroupedStep());
+  const ts::optim::Lbfgs fast{.learning_rate = 0.75}, slow{.learning_rate = 0.25};
+  for (const int devices : {1, 2, 3}) {
+    const ts::Mesh mesh({{"x", devices}});
+    Model model{ts::zeros<double>({7, 3}, mesh, {"x"}), ts::zeros<double>({5}, mesh, {"x"}),
+                ts::Stack<Layer>(2, [&](int) { return Layer{ts::zeros<double>({5}, mesh, {"x"})}; })};
+    auto state = ts::optim::init_state(fast, model);
+    for (int i = 0; i < 4; ++i) {  // parameters and their state are those of a step with their own rate
+      const auto [of_fast, next, next_state] = step(model, state, fast);
+      const auto [of_slow, slow_next, slow_state] = step(model, state, slow);
+      auto [made, made_state] = grouped(model, state, fast, slow);
+      EXPECT_EQ(ts::to_host(made.matrix), ts::to_host(next.matrix)) << devices;
+      EXPECT_EQ(ts::to_host(made.vector), ts::to_host(slow_next.vector)) << devices;
+      EXPECT_EQ(ts::to_host(made.layers[1].bias), ts::to_host(slow_next.layers[1].bias)) << devices;
+      EXPECT_EQ(ts::to_host(made_state.moved.matrix), ts::to_host(next_state.moved.matrix)) << devices;
+      EXPECT_EQ(ts::to_host(made_state.moved.vector), ts::to_host(slow_state.moved.vector)) << devices;
+      EXPECT_NE(ts::to_host(made.matrix), ts::to_host(slow_next.matrix)) << devices;
+      model = made, state = made_state;
+    }
+  }
 }
 
 /// Rosenbrock's function of two numbers, with a valley along x^2 = y to its least value at (1, 1).
