@@ -12,6 +12,7 @@
 #include <tessera/graph/trace/stack.hpp>
 #include <tessera/ops/layers.hpp>
 #include <tessera/ops/unroll.hpp>
+#include <tessera/ops/vmap/vmap.hpp>
 
 // Plain structs and Stacks in the loops of a shard_map: as the carry, as xs and as y, also where a loop has nothing
 // else, and in unrolled loops. Compared with the same loops without shard_map.
@@ -269,6 +270,47 @@ TEST(ShardMapStructs, StackOfResults) {
         expect_near(ts::to_host((*made)[i].bias), {sum}, "bias on " + mesh.text());
       }
     }
+  }
+}
+
+// vmap over structs and Stacks.
+struct Examples {
+  constexpr auto operator()(const auto& both, const auto& layers, const auto& x) const {
+    const auto of_both = ts::vmap(
+        [&](const auto& one) { return own(one.a, x) * over_devices(ts::sum(x * one.b)) + x; })(both);
+    const auto of_layers = ts::vmap([&](const auto& layer) { return own(layer.weight, x) * x + layer.bias; })(layers);
+    return of_both + ts::sum<0>(of_layers);
+  }
+};
+struct MappedExamples {
+  constexpr auto operator()(const auto& both, const auto& layers, const auto& x) const {
+    return ts::shard_map<"{-,d}, [{d}, {}], {d} -> {-,d}">(Examples{})(both, layers, x);
+  }
+};
+template <class F> struct LossOfExamples {
+  constexpr auto operator()(auto both, auto layers, auto x) const {
+    return ts::value_and_grad<0, 1, 2>([](const auto&... all) {
+      const auto y = F{}(all...);
+      return std::tuple(ts::sum(ts::sin(y)), y);
+    })(both, layers, x);
+  }
+};
+TEST(ShardMapStructs, Vmap) {
+  constexpr auto mapped = ts::compile(LossOfExamples<MappedExamples>{});
+  constexpr auto plain = ts::compile(LossOfExamples<Examples>{});
+  for (const ts::Mesh& mesh : meshes()) {
+    const Arguments a = arguments(mesh, mesh.rank() > 1);
+    const auto [value, gradient] = mapped(a.both, a.layers, a.x);
+    const auto [right, slope] = plain(a.both, a.layers, a.x);
+    const auto expect = [&](const auto& found, const auto& expected, const char* name) {
+      expect_near(ts::to_host(found), ts::to_host(expected), name + (" on " + mesh.text()));
+    };
+    expect(std::get<1>(value), std::get<1>(right), "result");
+    expect(std::get<0>(gradient).a, std::get<0>(slope).a, "gradient of a");
+    expect(std::get<0>(gradient).b, std::get<0>(slope).b, "gradient of b");
+    expect(std::get<1>(gradient)[2].weight, std::get<1>(slope)[2].weight, "gradient of a weight");
+    expect(std::get<1>(gradient)[2].bias, std::get<1>(slope)[2].bias, "gradient of a bias");
+    expect(std::get<2>(gradient), std::get<2>(slope), "gradient of x");
   }
 }
 
