@@ -103,6 +103,64 @@ TEST(Lbfgs, TakesTwoGroupsOfParameters) {
   }
 }
 
+// A model of many tensors, whose history is handled by loops, takes the steps of its numbers in one tensor. 9 and 16
+// tensors also stay within the default limits of both compilers.
+template <int Tensors> struct Many {
+  std::array<ts::ShardedTensor<double, 1>, Tensors> parts;  // [5]
+};
+template <int Tensors> struct ManySteps {
+  constexpr auto operator()(const auto& model, const auto& state, const auto& whole, const auto& whole_state,
+                            const auto& config) const {
+    const auto loss_of_part = [](const auto& x, double factor) {
+      return ts::sum(ts::square(ts::square(x - 1.0)) + factor * ts::square(x - 0.5)) + ts::sum(x) * ts::sum(x) * 0.01;
+    };
+    const auto loss = [=](const auto& m) {
+      ts::ShardedTensor<double, 0> sum = loss_of_part(m.parts[0], 1.0);
+      for (int i = 1; i < Tensors; ++i) sum = sum + loss_of_part(m.parts[static_cast<std::size_t>(i)], 1.0 + i);
+      return sum;
+    };
+    const auto loss_of_whole = [](const auto& rows) {  // [Tensors, 5]
+      const auto factor = ts::iota<0, double>(rows) + 1.0;
+      return ts::sum(ts::square(ts::square(rows - 1.0)) + factor * ts::square(rows - 0.5)) +
+             ts::sum(ts::square(ts::sum<1>(rows))) * 0.01;
+    };
+    return std::tuple(ts::lbfgs(model, ts::grad(loss)(model), state, config),
+                      ts::lbfgs(whole, ts::grad(loss_of_whole)(whole), whole_state, config));
+  }
+};
+template <int Tensors> void expect_steps_of_one_tensor(const std::vector<int>& meshes) {
+  constexpr auto steps = ts::compile(ManySteps<Tensors>());
+  const ts::optim::Lbfgs config{.learning_rate = 0.5};
+  for (const int devices : meshes) {
+    const ts::Mesh mesh({{"x", devices}});
+    std::vector<double> first;
+    for (int i = 0; i < 5 * Tensors; ++i) first.push_back(std::sin(i));
+    Many<Tensors> model;
+    for (int i = 0; i < Tensors; ++i)
+      model.parts[static_cast<std::size_t>(i)] =
+          ts::shard(std::vector<double>(first.begin() + 5 * i, first.begin() + 5 * i + 5), {5}, mesh, {"x"});
+    ts::ShardedTensor<double, 2> whole = ts::shard(first, {Tensors, 5}, mesh, {ts::none, "x"});
+    auto state = ts::optim::init_state(config, model);
+    auto whole_state = ts::optim::init_state(config, whole);
+    for (int i = 0; i < 14; ++i) {  // more than the history has
+      const auto made = steps(model, state, whole, whole_state, config);
+      model = std::get<0>(std::get<0>(made)), state = std::get<1>(std::get<0>(made));
+      whole = std::get<0>(std::get<1>(made)), whole_state = std::get<1>(std::get<1>(made));
+      const std::vector<double> want = ts::to_host(whole);
+      for (int t = 0; t < Tensors; ++t) {
+        const std::vector<double> got = ts::to_host(model.parts[static_cast<std::size_t>(t)]);
+        for (std::size_t k = 0; k < 5; ++k)
+          ASSERT_NEAR(got[k], want[static_cast<std::size_t>(t) * 5 + k], 1e-9) << devices << ", step " << i;
+      }
+    }
+  }
+}
+TEST(Lbfgs, HandlesTheHistoryOfManyTensorsByLoops) {
+  expect_steps_of_one_tensor<3>({2});
+  expect_steps_of_one_tensor<9>({1, 2, 3, 4});
+  expect_steps_of_one_tensor<16>({2});
+}
+
 /// Rosenbrock's function of two numbers, with a valley along x^2 = y to its least value at (1, 1).
 struct Valley {
   constexpr auto operator()(const auto& p, const auto& state, const auto& config) const {
