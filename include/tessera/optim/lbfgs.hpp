@@ -199,8 +199,8 @@ constexpr Growable<Value> looped_direction(const Vectors& all, const Growable<Va
   const Value own_inverse = oldest.slices[2 * count], own_taken = oldest.slices[2 * count + 1];
   return oldest.end(context, all.plus(d, own_taken - all.dot(own_y, d) * own_inverse, own_s), {});
 }
-/// How many tensors of a model the steps of the history are written out for: more would be too many operations for the
-/// compilers' limits, and are handled by loops over the history, for which the history is copied.
+/// For how many tensors of a model the steps of the history are written out. For more tensors the trace would take too
+/// many steps for clang's limit (with two parameter groups at 10 tensors), so loops run over a copy of the history.
 inline constexpr std::size_t most_written_out = 8;
 
 /// The direction d = -H g, where H approximates the inverse of the Hessian by the last steps s and changes of the
