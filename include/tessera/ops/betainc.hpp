@@ -37,13 +37,23 @@ struct BetaincGradients {
     by_x() = static_cast<T>(ops::beta_density(a(), b(), x()));
   }
   template <class T, class, class> static constexpr void gradient(Gradient& r) {
-    if (CustomCall::of(r.node()).result != 2)
-      r.y().refuse(errc::unsupported,
-                   "[betainc] gradient: there is no second derivative by the first two operands of betainc");
-    const Value a = r.x(0), b = r.x(1), x = r.x(2), slope = r.full_g() * r.y();
+    const Value a = r.x(0), b = r.x(1), x = r.x(2);
     const auto digamma = [](Value v) { return build::apply<ops::DigammaOp>(v); };
-    if (r.needs(0)) r.add(0, slope * (build::log(x) + digamma(a + b) - digamma(a)));
-    if (r.needs(1)) r.add(1, slope * (build::apply<ops::Log1pOp>(-x) + digamma(a + b) - digamma(b)));
+    const auto by_a = [&] { return build::log(x) + digamma(a + b) - digamma(a); };  // of the density's logarithm
+    const auto by_b = [&] { return build::apply<ops::Log1pOp>(-x) + digamma(a + b) - digamma(b); };
+    if (const int result = CustomCall::of(r.node()).result; result != 2) {
+      if (r.needs(0) || r.needs(1))
+        r.y().refuse(errc::unsupported,
+                     "[betainc] gradient: there is no second derivative by the first two operands of betainc");
+      const auto of_x = [&](const Value& slope) {
+        r.add(2, r.full_g() * beta_call<BetaincGradients, T>(2, a, b, x) * slope);
+      };
+      if (r.needs(2)) of_x(result == 0 ? by_a() : by_b());
+      return;
+    }
+    const Value slope = r.full_g() * r.y();
+    if (r.needs(0)) r.add(0, slope * by_a());
+    if (r.needs(1)) r.add(1, slope * by_b());
     if (r.needs(2)) r.add(2, slope * ((a - 1.0) / x - (b - 1.0) / (1.0 - x)));
   }
 };
@@ -105,8 +115,9 @@ struct BetalnTag : Binary<ops::HypotOp> {
 /// The regularised incomplete beta function, the integral of t^(a - 1) (1 - t)^(b - 1) from 0 to x over that from 0 to
 /// 1 (scipy.special.betainc, jax.scipy.special.betainc): the distribution function of a beta distribution. NaN for a or
 /// b that are not above 0 or infinite, and for x outside of [0, 1]. Operands are numbers or tensors, broadcast against
-/// each other; integers give f32. Computed in double: an error of 1e-15 (1 + a + b). Gradients of all operands; of
-/// second derivatives only that by x; the others are the error unsupported. Errors: shape_mismatch. No communication; a
+/// each other; integers give f32. Computed in double: an error of 1e-15 (1 + a + b). Gradients of all operands.
+/// Derivatives of all orders by x, and of these by a and b; of the derivatives by a and b those by x. Errors:
+/// shape_mismatch; unsupported for a second derivative by a and b of what is not a derivative by x. No communication; a
 /// call for each element, which does not fuse. Source: Numerical Recipes 6.4.
 template <Operand A, Operand B, Operand X>
   requires(TensorOperand<A> || TensorOperand<B> || TensorOperand<X>)

@@ -234,10 +234,12 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
   } else if constexpr (adapts && is_scalar && is_flat) {
     // The trace of a constant condition is that of the branches.
     const Value outside = [&] {
-      if constexpr (is_constant)
-        return trace_in(yes(), no());
-      else
+      if constexpr (is_constant) {
+        const Value of_yes = trace_in(yes());
+        return of_yes.module != nullptr ? of_yes : trace_in(no());
+      } else {
         return Value(turned(trace_of(pred)));
+      }
     }();
     if (outside.module == nullptr) fail_outside_of_trace("cond", "ts::cond", source);
     const auto here_as = [&]<class To>(std::type_identity<To>, const auto& result) {

@@ -25,53 +25,97 @@ struct ScanOptions {
 
 namespace detail {
 
-template <class X> constexpr Value sliced_value(const X& x) {
-  if constexpr (StoredOperand<X>)
-    if (has_device_dims(x))
-      turned(x.placeholder())
-          .refuse(errc::unsupported, "[scan] xs: a struct of a shard_map; give xs as a tuple of local values, "
-                                     "ts::local_of(field, x), where x is any local value, or carry a local value");
-  return value_behind(x);
-}
+/// Makes slices of xs as arguments of a body.
+struct SliceOfBody {
+  BodyTrace& body;
+  /// The slice along dim `dim` of a value.
+  constexpr Value operator()(const Value& x, int dim, Storage storage) const {
+    return body.slice(build::move_dim(body.outside(x), dim, 0), storage);
+  }
+};
+/// The layer of a Stack in a step.
+template <class Take> struct TakeLayer {
+  Take& take;
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) {
+      const Value outer = turned(value_behind(leaf));
+      const bool is_local = has_device_dims(leaf);
+      if (!is_local && outer.rank() != Leaf::rank + 1)
+        outer.refuse(errc::structure,
+                     "[scan] operands: a Stack in xs has a field that is a Stack of all layers, or a field that was "
+                     "replaced by a tensor without a dim of layers");
+      replace_leaf(leaf, take(outer, 0, is_local ? Storage::block : Storage::layer));
+    } else if (leaf.traced()) {
+      leaf = Leaf(here(leaf.placeholder()));
+    }
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+
+/// The xs of a scan whose steps run in groups (ts::unroll): each tensor as [groups, steps of a group, ...]. A step of
+/// the scan gets a GroupOfSteps, in which each tensor is [steps of a group, ...].
+template <class Xs> struct StepsInGroups {
+  Xs xs;
+  Growable<Value> tensors;
+};
+template <class Xs> struct GroupOfSteps {
+  Xs xs;
+  Growable<Value> tensors;
+};
+template <class T> inline constexpr bool is_in_groups_v = false;
+template <class Xs> inline constexpr bool is_in_groups_v<StepsInGroups<Xs>> = true;
+template <class Xs> struct LocalIn<StepsInGroups<Xs>> : LocalIn<Xs> {};
+template <class Xs> constexpr Value trace_in(const StepsInGroups<Xs>& x) { return trace_in(x.xs); }
 
 /// What the function of a scan gets of xs: a slice of each tensor without its leading dim, a layer of a Stack. A plain
 /// struct of tensors arrives as a struct of its fields' slices if it is a template of the rank or of the types of
-/// fields, else as a tuple of them, since its fields have fixed ranks.
+/// fields, else as a tuple of them, since its fields have fixed ranks. `take` makes the slices; see SliceOfBody.
 /// `Like`: see TensorBeside.
-template <class Like = void, class T> constexpr auto step_of(const T& x, BodyTrace& body) {
-  if constexpr (TensorOperand<T>) {
+template <class Like = void, class T, class Take> constexpr auto step_of(const T& x, Take& take) {
+  if constexpr (is_in_groups_v<T>) {
+    GroupOfSteps<decltype(T::xs)> group{x.xs, {}};
+    for (const Value& tensor : x.tensors) group.tensors.push_back(take(tensor, 0, Storage::block));
+    return group;
+  } else if constexpr (TensorOperand<T>) {
     constexpr bool has_leading = T::rank > 0;
     static_assert(has_leading,
                   "tessera: xs of a scan are tensors with a leading dim of steps; capture values that are the "
                   "same in every step");
     constexpr int rank = has_leading ? T::rank - 1 : 0;
-    if constexpr (LocalOperand<T>)
-      return with_rank_t<T, rank>(
-          body.slice(build::move_dim(body.outside(x.value), device_dims_v<T>, 0), Storage::block));
-    else if constexpr (StoredOperand<T> && !std::is_void_v<Like>)
-      return step_of<Like>(Like::of_field(x, x.placeholder().source), body);
-    else
-      return Sym<typename T::element, rank>(body.slice(sliced_value(x), Storage::block));
+    if constexpr (LocalOperand<T>) {
+      return with_rank_t<T, rank>(take(x.value, device_dims_v<T>, Storage::block));
+    } else if constexpr (StoredOperand<T> && !std::is_void_v<Like>) {
+      return step_of<Like>(Like::of_field(x, x.placeholder().source), take);
+    } else if constexpr (StoredOperand<T>) {  // in a shard_map it stays a field, whose dims of devices its type lacks
+      const Value outer = turned(x.placeholder());
+      Value made = take(outer, has_device_dims(x) ? outer.rank() - T::rank : 0, Storage::block);
+      if (has_device_dims(x)) made.graph = ~made.graph;
+      return ShardedTensor<typename T::element, rank>(made);
+    } else {
+      return Sym<typename T::element, rank>(take(value_behind(x), 0, Storage::block));
+    }
   } else if constexpr (NumberOperand<T>) {
     return x;
   } else if constexpr (is_stack_v<T>) {
     static_assert(!counts_layers_v<typename T::block>,
                   "tessera: a Stack that is scanned over has tensors in its layers, which count them");
     auto layer = x[0];
-    BindLeaves bind{body, BindLeaves::Kind::layer};
-    for_each_leaf(layer, bind);
+    TakeLayer<Take> layer_of{take};
+    for_each_leaf(layer, layer_of);
     return layer;
   } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
-    return map_items(x, [&](const auto& item) { return step_of<Like>(item, body); });
+    return map_items(x, [&](const auto& item) { return step_of<Like>(item, take); });
   } else if constexpr (std::is_empty_v<T>) {
     return x;
   } else if constexpr (!std::is_void_v<example_t<T>>) {
     return with_fields(x, [&]<class... Fields>(const Fields&... fields) {
-      return example_t<T>{as_field<example_t<Fields>>(step_of<Like>(fields, body))...};
+      return example_t<T>{as_field<example_t<Fields>>(step_of<Like>(fields, take))...};
     });
   } else {
     return with_fields(x, [&](const auto&... fields) {
-      return std::tuple<decltype(step_of<Like>(fields, body))...>{step_of<Like>(fields, body)...};
+      return std::tuple<decltype(step_of<Like>(fields, take))...>{step_of<Like>(fields, take)...};
     });
   }
 }
@@ -165,10 +209,12 @@ template <int Item, class OfInit, class OfStep> constexpr auto check_carry() {
 /// Calls the function of a scan: f(carry, x), or f(carry) where xs is the number of steps.
 template <class Like, class F, class Carry, class Xs>
 constexpr auto call_step(const F& f, const Carry& carry, const Xs& xs, BodyTrace& body) {
-  if constexpr (SizeOperand<Xs>)
+  if constexpr (SizeOperand<Xs>) {
     return f(carry);
-  else
-    return f(carry, step_of<Like>(xs, body));
+  } else {
+    SliceOfBody take{body};
+    return f(carry, step_of<Like>(xs, take));
+  }
 }
 
 /// Calls the function of a scan to learn the type of its result.

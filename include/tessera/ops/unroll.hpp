@@ -13,6 +13,7 @@
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
+#include <tessera/ops/layers.hpp>
 
 namespace tessera {
 
@@ -24,79 +25,136 @@ template <int Steps> inline constexpr Unroll<Steps> unroll{};
 
 namespace detail {
 
-/// f of each tensor of xs, which keeps its structure. A plain struct stays one if f keeps ranks (`Keep`), and becomes a
-/// tuple otherwise, since its fields have fixed ranks. `Like`: see TensorBeside.
-template <class Like, bool Keep = false, class T, class F> constexpr auto map_steps(const T& x, const F& f) {
-  constexpr bool is_stack = is_stack_v<T>;
-  static_assert(!is_stack, "tessera: a loop over a ts::Stack can't be unrolled; leave ts::unroll out");
-  if constexpr (StoredOperand<T> && !std::is_void_v<Like>) {
-    return f(Like::of_field(x, x.placeholder().source));
-  } else if constexpr (TensorOperand<T>) {
-    return f(as_sym(x));
-  } else if constexpr (NumberOperand<T> || is_stack || std::is_empty_v<T>) {
-    return x;
-  } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
-    return map_items(x, [&](const auto& item) { return map_steps<Like, Keep>(item, f); });
-  } else if constexpr (Keep) {
-    return with_fields(x, [&]<class... Fields>(const Fields&... fields) {
-      return T{as_field<Fields>(map_steps<Like, true>(fields, f))...};
-    });
-  } else {
-    return with_fields(x, [&](const auto&... fields) {
-      return std::tuple<decltype(map_steps<Like>(fields, f))...>{map_steps<Like>(fields, f)...};
-    });
-  }
-}
-
-/// The slices of the tensors of a T, as map_steps leaves them, as what a scan over a T gives to its function.
-template <class T, class X> constexpr auto as_step(const X& x) {
-  if constexpr (TensorOperand<T> || NumberOperand<T> || std::is_empty_v<T>) {
-    return x;
-  } else if constexpr (is_array_v<T>) {
-    return map_items(x, [](const auto& item) { return as_step<typename T::value_type>(item); });
-  } else if constexpr (is_tuple_v<T>) {
-    return [&]<template <class...> class Tuple, class... Ts, std::size_t... I>(const Tuple<Ts...>*,
-                                                                               std::index_sequence<I...>) {
-      return Tuple<decltype(as_step<Ts>(std::get<I>(x)))...>{as_step<Ts>(std::get<I>(x))...};
-    }(static_cast<const T*>(nullptr), std::make_index_sequence<std::tuple_size_v<T>>());
-  } else {
-    return [&]<class... Fields, std::size_t... I>(TypeList<Fields...>, std::index_sequence<I...>) {
-      if constexpr (std::is_void_v<example_t<T>>)
-        return std::tuple<decltype(as_step<Fields>(std::get<I>(x)))...>{as_step<Fields>(std::get<I>(x))...};
-      else
-        return example_t<T>{as_field<example_t<Fields>>(as_step<Fields>(std::get<I>(x)))...};
-    }(typename FieldsOf<T>::type(), std::make_index_sequence<std::tuple_size_v<X>>());
-  }
-}
-
-/// Which steps a tensor of xs has in the groups of `Steps`, [groups, Steps, ...], and after these, [rest, ...].
-template <int Steps> struct StepGroups {
-  static constexpr Value groups(Value extent) { return extent / extent.integer(Steps, extent.dtype()); }
-  static constexpr Value grouped(Value extent) { return groups(extent) * extent.integer(Steps, extent.dtype()); }
-
-  template <class X> static constexpr auto of_groups(const X& x) {
-    static_assert(X::rank >= 1 && X::rank + device_dims_v<X> < max_rank,
-                  "tessera: xs of an unrolled scan are tensors of 1 to 7 dims, the first of which counts steps; in a "
-                  "ts::shard_map an axis along which they vary counts as one");
-    constexpr int steps = device_dims_v<X>;
-    const Value n = build::extent(x.value, steps);
-    const Value whole = build::slice(x.value, steps, n.integer(0, n.dtype()), grouped(n));
-    Factors f{};
-    Value sizes[max_rank]{groups(n), n.integer(Steps, n.dtype())};
-    for (int d = 0; d <= X::rank; ++d) {
-      f.in_dim[d] = static_cast<std::int8_t>(d > 0 ? d - 1 : 0);
-      f.order[d] = f.out_dim[d] = static_cast<std::int8_t>(d);
-      ++f.count;
+/// One value of several along a dim, of which there are any number.
+constexpr Value concat_all(Growable<Value> parts, int dim) {
+  Growable<Value> joined;
+  while (parts.size() > 1) {  // a concat has up to 16 operands
+    joined.clear();
+    for (std::size_t first = 0; first < parts.size(); first += 16) {
+      Node made = parts[first].node();
+      Growable<std::int32_t> ids;
+      for (std::size_t i = first; i < first + 16 && i < parts.size(); ++i) ids.push_back(parts[i].id);
+      made = {.op = Op::concat,
+              .dtype = made.dtype,
+              .rank = made.rank,
+              .singletons = static_cast<std::uint8_t>(made.singletons & ~(1u << dim)),
+              .labels = pack_dim(dim)};
+      joined.push_back(ids.size() > 1 ? parts[first].make(made, ids.data(), static_cast<int>(ids.size()))
+                                      : parts[first]);
     }
-    return with_rank_t<X, X::rank + 1>(rearrange(whole, X::rank, X::rank + 1, f, sizes));
+    parts = joined;
   }
-  template <class X> static constexpr auto of_rest(const X& x) {
-    constexpr int steps = device_dims_v<X>;
-    const Value n = build::extent(x.value, steps);
-    return X(build::slice(x.value, steps, grouped(n), n - grouped(n)));
+  return parts[0];
+}
+/// Merges dims 0 and 1 of a value.
+constexpr Value merge_first_dims(const Value& x) {
+  Factors f{};
+  for (int d = 0; d < x.rank(); ++d) {
+    f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
+    f.out_dim[d] = static_cast<std::int8_t>(d > 0 ? d - 1 : 0);
+    ++f.count;
   }
+  return rearrange(x, x.rank(), x.rank() - 1, f, nullptr);
+}
+
+/// Step k of a group, as what makes the slices of xs: see step_of.
+struct StepOfGroup {
+  const Growable<Value>& tensors;
+  int k;
+  std::size_t next = 0;
+  constexpr Value operator()(const Value&, int, Storage) {
+    const Value& all = tensors[next++];
+    const Value at = all.integer(k, DType::i64), one = all.integer(1, DType::i64);
+    return build::drop_singletons(build::slice(all, 0, at, one), 1u);
+  }
+};
+
+/// Lists the tensors of a structure.
+struct ListTensors {
+  Growable<Value> values{};
+  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) values.push_back(here(turned(value_behind(leaf))));
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+
+/// Divides the tensors of xs into groups of `Steps` and the steps after these, [rest, ...], which replace them.
+template <int Steps> struct DivideSteps {
+  Source source;
+  Growable<Value> groups{};  ///< [groups, Steps, ...]
+  bool in_stack = false;
+
+  static constexpr Value count(Value extent) { return extent / extent.integer(Steps, extent.dtype()); }
+  static constexpr Value grouped(Value extent) { return count(extent) * extent.integer(Steps, extent.dtype()); }
+
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) {
+      const int added = in_stack ? 2 : 1;  // a tensor of a Stack has a dim of layers, which its type lacks
+      const Value all = in_one_block(here(turned(value_behind(leaf))).at(source));
+      const int dim = in_stack ? 0 : all.rank() - Leaf::rank;
+      if (Leaf::rank + added < 2 || all.rank() == max_rank)
+        all.refuse(errc::capacity,
+                   "[scan] unroll: xs of an unrolled scan are tensors of 1 to 7 dims, the first of which counts steps; "
+                   "in a ts::shard_map an axis along which they vary counts as one, and in a Stack the layers do");
+      if (Leaf::rank + added < 2 || all.rank() == max_rank) return;
+      const Value n = build::extent(all, dim);
+      const Value front = build::move_dim(build::slice(all, dim, n.integer(0, n.dtype()), grouped(n)), dim, 0);
+      Factors f{};
+      Value sizes[max_rank]{count(n), n.integer(Steps, n.dtype())};
+      for (int d = 0; d <= front.rank(); ++d) {
+        f.in_dim[d] = static_cast<std::int8_t>(d > 0 ? d - 1 : 0);
+        f.order[d] = f.out_dim[d] = static_cast<std::int8_t>(d);
+        ++f.count;
+      }
+      groups.push_back(rearrange(front, front.rank(), front.rank() + 1, f, sizes));
+      replace_leaf(leaf, build::slice(all, dim, grouped(n), n - grouped(n)));
+    }
+  }
+  constexpr void enter_stack(const auto&) { in_stack = true; }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() { in_stack = false; }
+};
+
+/// Joins the tensors of a Stack of results, those of the steps after the groups, behind the results of the groups: for
+/// each step of a group, those of all groups.
+struct JoinLayers {
+  Growable<Growable<Value>> of_groups;
+  Source source;
+  std::size_t next = 0;
+
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) {
+      Growable<Value> parts;
+      for (const Growable<Value>& step : of_groups) parts.push_back(in_one_block(step[next].at(source)));
+      parts.push_back(in_one_block(here(turned(value_behind(leaf))).at(source)));
+      ++next;
+      if (has_device_dims(leaf)) {
+        const FieldsOfDevices& fields = *parts[0].module->fields;
+        unsigned axes = 0;
+        for (const Value& part : parts) axes |= fields.differing(part, Leaf::rank, 1);
+        for (Value& part : parts) part = fields.spread(part, Leaf::rank, 1, axes);
+      }
+      const Value rest = parts[parts.size() - 1];
+      Growable<Value> both, grouped;
+      for (std::size_t k = 0; k + 1 < parts.size(); ++k)
+        grouped.push_back(build::insert_singletons(parts[k], 1u << 1, parts[k].rank() + 1));
+      both.push_back(merge_first_dims(concat_all(grouped, 1)));
+      both.push_back(rest);
+      replace_leaf(leaf, concat_all(both, 0));
+    }
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+
+/// How the results of an unrolled scan are put together.
+struct JoinSteps {
+  Source source;
   /// The y of all steps, from those of the groups, [groups, Steps, ...], and of the rest.
-  template <class X, class Rest> static constexpr auto joined(const X& grouped, const Rest& rest) {
+  template <class X, class Rest> constexpr auto operator()(const X& grouped, const Rest& rest) const {
     if constexpr (TensorOperand<Rest>) {
       Factors f{};
       for (int d = 0; d < X::rank; ++d) {
@@ -107,20 +165,31 @@ template <int Steps> struct StepGroups {
       std::array<Rest, 2> parts{Rest(rearrange(grouped.value, X::rank, Rest::rank, f, nullptr)), rest};
       spread_alike(parts);
       return Rest(ConcatTag<Rest::rank, 0>::emit(parts[0].value, parts[0].value, parts[1].value));
+    } else if constexpr (is_stack_v<Rest>) {  // grouped: a Stack for each step of a group
+      JoinLayers join{{}, source};
+      const auto list = [&](const auto& step) {
+        ListTensors tensors;
+        for_each_leaf(step[0], tensors);
+        join.of_groups.push_back(tensors.values);
+      };
+      std::apply([&](const auto&... steps) { (list(steps), ...); }, grouped);
+      Rest made = rest;
+      for_each_leaf(made[0], join);
+      return made;
     } else if constexpr (is_array_v<Rest>) {
       Rest made{};
-      for (std::size_t i = 0; i < rest.size(); ++i) made[i] = joined(grouped[i], rest[i]);
+      for (std::size_t i = 0; i < rest.size(); ++i) made[i] = (*this)(grouped[i], rest[i]);
       return made;
     } else {
       return [&]<template <class...> class Tuple, class... Ts, std::size_t... I>(const Tuple<Ts...>& own,
                                                                                  std::index_sequence<I...>) {
-        return Tuple<Ts...>{joined(std::get<I>(grouped), std::get<I>(own))...};
+        return Tuple<Ts...>{(*this)(std::get<I>(grouped), std::get<I>(own))...};
       }(rest, std::make_index_sequence<std::tuple_size_v<Rest>>());
     }
   }
 };
 
-/// The y of several steps, along a new leading dim.
+/// The y of several steps, along a new leading dim; of a plain struct, a tuple of them.
 template <class Y, std::size_t Steps> constexpr auto stacked_steps(const std::array<Y, Steps>& ys) {
   if constexpr (TensorOperand<Y>) {
     constexpr bool fits = Y::rank + device_dims_v<Y> + 2 <= max_rank;
@@ -129,28 +198,13 @@ template <class Y, std::size_t Steps> constexpr auto stacked_steps(const std::ar
     constexpr int steps = device_dims_v<Y>;
     std::array<Y, Steps> alike = ys;
     spread_alike(alike);
-    Growable<Value> parts, joined;
+    Growable<Value> parts;
     for (const Y& y : alike) {
       const Value own = here(value_behind(y));
       parts.push_back(build::insert_singletons(own, 1u << steps, own.rank() + 1));
     }
-    while (parts.size() > 1) {  // a concat has up to 16 operands
-      joined.clear();
-      for (std::size_t first = 0; first < parts.size(); first += 16) {
-        Node made = parts[first].node();
-        Growable<std::int32_t> ids;
-        for (std::size_t i = first; i < first + 16 && i < parts.size(); ++i) ids.push_back(parts[i].id);
-        made = {.op = Op::concat,
-                .dtype = made.dtype,
-                .rank = made.rank,
-                .singletons = static_cast<std::uint8_t>(made.singletons & ~(1u << steps)),
-                .labels = pack_dim(steps)};
-        joined.push_back(ids.size() > 1 ? parts[first].make(made, ids.data(), static_cast<int>(ids.size()))
-                                        : parts[first]);
-      }
-      parts = joined;
-    }
-    return with_rank_t < Y, fits ? Y::rank + 1 : Y::rank > (parts[0]);
+    using All = with_rank_t<Y, fits ? Y::rank + 1 : Y::rank>;
+    return All(concat_all(parts, steps));
   } else if constexpr (is_array_v<Y>) {
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
       const auto item = [&](std::size_t i) {
@@ -160,8 +214,11 @@ template <class Y, std::size_t Steps> constexpr auto stacked_steps(const std::ar
       };
       return std::array<decltype(item(0)), sizeof...(I)>{item(I)...};
     }(std::make_index_sequence<std::tuple_size_v<Y>>());
+  } else if constexpr (!is_tuple_v<Y>) {
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return std::make_tuple(ys[I]...);
+    }(std::make_index_sequence<Steps>());
   } else {
-    static_assert(is_tuple_v<Y>, "tessera: y of an unrolled scan is a tensor, or a tuple, pair or array of tensors");
     return [&]<template <class...> class Tuple, class... Ts, std::size_t... I>(const Tuple<Ts...>*,
                                                                                std::index_sequence<I...>) {
       const auto item = [&]<std::size_t At>(std::integral_constant<std::size_t, At>) {
@@ -247,11 +304,11 @@ constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool re
     if (reverse) {
       const auto [carry, rest] = scan(f, first, of_rest, true, source);
       const auto [last, ys] = scan(group, carry, of_groups, true, source);
-      return std::tuple(last, StepGroups<Steps>::joined(ys, rest));
+      return std::tuple(last, JoinSteps{source}(ys, rest));
     } else {
       const auto [carry, ys] = scan(group, first, of_groups, false, source);
       const auto [last, rest] = scan(f, carry, of_rest, false, source);
-      return std::tuple(last, StepGroups<Steps>::joined(ys, rest));
+      return std::tuple(last, JoinSteps{source}(ys, rest));
     }
   };
   if constexpr (SizeOperand<Xs>) {
@@ -260,23 +317,22 @@ constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool re
           carry, [&](const auto& own, int) { return f(own); }, module, reverse, source);
     };
     const Value n = as_size(lower(context, Dim(xs)));
-    return both(group, Dim(StepGroups<Steps>::groups(n)), Dim(n - StepGroups<Steps>::grouped(n)));
+    return both(group, Dim(DivideSteps<Steps>::count(n)), Dim(n - DivideSteps<Steps>::grouped(n)));
   } else {
-    const auto steps = as_carry<Like>(context, xs);
+    using Taken = carry_t<Xs, Like>;
+    Taken rest = as_carry<Like>(context, xs);
+    StepsInGroups<Taken> groups{rest, {}};
+    DivideSteps<Steps> divide{source};
+    for_each_leaf(rest, divide);
+    groups.tensors = divide.groups;
     const auto group = [&](const auto& carry, const auto& x) {
       const auto call = [&](const auto& own, int k) {
-        return f(own, as_step<std::remove_const_t<decltype(steps)>>(map_steps<Like>(x, [&](const auto& all) {
-                   using X = std::remove_cvref_t<decltype(all)>;
-                   constexpr int dim = device_dims_v<X>;
-                   const Value at = all.value.integer(k, DType::i64), one = all.value.integer(1, DType::i64);
-                   return with_rank_t<X, X::rank - 1>(
-                       build::drop_singletons(build::slice(all.value, dim, at, one), 1u << dim));
-                 })));
+        StepOfGroup take{x.tensors, k};
+        return f(own, step_of<Like>(x.xs, take));
       };
       return run_group<Like, Steps>(carry, call, module, reverse, source);
     };
-    return both(group, map_steps<Like>(steps, [](const auto& x) { return StepGroups<Steps>::of_groups(x); }),
-                map_steps<Like, true>(steps, [](const auto& x) { return StepGroups<Steps>::of_rest(x); }));
+    return both(group, groups, rest);
   }
 }
 
@@ -285,8 +341,8 @@ constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool re
 /// ts::scan whose body computes `Steps` steps, as `unroll` of jax.lax.scan: `ts::scan(f, init, xs, ts::unroll<4>)`. The
 /// results are those of the scan without it. Kernels of one step can fuse with those of the next one, and the program
 /// is longer. Steps after the last whole group run in a second loop, so the number of steps is any. xs are reshaped,
-/// and y of both loops joined. Errors, besides those of scan: unsupported where a step draws random numbers with a key
-/// that is a number; a Stack in xs and a plain struct as y don't compile. Communication: that of f, once a step.
+/// and y of both loops joined; the layers of a Stack in xs are copied into one tensor. Errors, besides those of scan:
+/// unsupported where a step draws random numbers with a key that is a number. Communication: that of f, once a step.
 template <class F, class Init, class Xs, int Steps>
 constexpr auto scan(const F& f, const Init& init, const Xs& xs, Unroll<Steps>, ScanOptions options = {},
                     Here at = Here::current()) {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <tuple>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/body.hpp>
 #include <tessera/graph/trace/settle.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/constraint.hpp>
@@ -116,6 +118,91 @@ constexpr Value quotient(const Value& a, const Value& b, double other) {
   return build::select(none, a.number(other), a / build::select(none, b.number(1), b));
 }
 
+/// Several values of one shape along a new dim 0.
+constexpr Value in_one_tensor(const Growable<Value>& parts) {
+  Growable<std::int32_t> ids;
+  Value last{};
+  for (const Value& part : parts) {
+    last = build::insert_singletons(part, 1u, part.rank() + 1);
+    ids.push_back(last.id);
+  }
+  Node made = last.node();
+  made = {.op = Op::concat,
+          .dtype = made.dtype,
+          .rank = made.rank,
+          .singletons = static_cast<std::uint8_t>(made.singletons & ~1u),
+          .labels = pack_dim(0)};
+  return last.make(made, ids.data(), static_cast<int>(ids.size()));
+}
+/// A loop over the steps of the history, from the latest or from the oldest on, that carries d.
+class HistoryLoop {
+ public:
+  constexpr HistoryLoop(const Growable<Value>& d, const Growable<Value>& stacked, bool from_oldest)
+      : body_(*d[0].module, {.reverse = from_oldest, .scan = true}) {
+    for (const Value& tensor : d) carried.push_back(body_.carry(tensor, Storage::block));
+    for (const Value& tensor : stacked) slices.push_back(body_.slice(tensor, Storage::block));
+  }
+  /// Ends the loop, whose step makes `next` of d, and `more`: returns the last d, and `more` of all steps.
+  constexpr Growable<Value> end(const Value& context, const Growable<Value>& next, const Growable<Value>& more) {
+    for (const Value& tensor : next) body_.give_carry(tensor);
+    Growable<Node> types;
+    for (const Value& value : more) {
+      body_.give(value);
+      types.push_back(build::stacked_type(value.node()));
+    }
+    const Value made = body_.close(context, context.source);
+    Growable<Value> results;
+    int output = 0;
+    for (; output < static_cast<int>(next.size()); ++output)
+      results.push_back(build::project(made, output, body_.carried_type(output), Storage::block));
+    for (const Node& type : types) results.push_back(build::project(made, output++, type, Storage::block));
+    return results;
+  }
+  Growable<Value> carried{}, slices{};
+
+ private:
+  tessera::detail::BodyTrace body_;
+};
+/// The direction of next_direction by loops over the history, whose steps are copied into one tensor for each tensor of
+/// the model.
+template <std::size_t History>
+constexpr Growable<Value> looped_direction(const Vectors& all, const Growable<Value>& g,
+                                           const std::array<Growable<Value>, History>& s,
+                                           const std::array<Growable<Value>, History>& y) {
+  const std::size_t count = g.size();
+  const Value context = g[0].at(all.source);
+  Growable<Value> stacked;
+  for (const auto* history : {&s, &y})
+    for (std::size_t t = 0; t < count; ++t) {
+      Growable<Value> parts;
+      for (const Growable<Value>& step : *history) parts.push_back(step[t].at(all.source));
+      stacked.push_back(in_one_tensor(parts));
+    }
+  const auto part = [&](const Growable<Value>& from, std::size_t first) {
+    Growable<Value> own;
+    for (std::size_t t = 0; t < count; ++t) own.push_back(from[first + t].at(all.source));
+    return own;
+  };
+  const Value square = all.dot(y[0], y[0]), latest_product = all.dot(y[0], s[0]);
+  HistoryLoop latest(all.times(context.number(-1, summed_as(g)), g), stacked, false);
+  Growable<Value> own_s = part(latest.slices, 0), own_y = part(latest.slices, count), d = part(latest.carried, 0), more;
+  const Value product = all.dot(own_y, own_s), inverse = quotient(product.number(1), product, 0);
+  const Value taken = all.dot(own_s, d) * inverse;
+  more.push_back(inverse);
+  more.push_back(taken);
+  Growable<Value> made = latest.end(context, all.plus(d, taken.number(-1) * taken, own_y), more);
+  stacked.push_back(made[count]);
+  stacked.push_back(made[count + 1]);
+
+  HistoryLoop oldest(all.times(quotient(latest_product, square, 1), part(made, 0)), stacked, true);
+  own_s = part(oldest.slices, 0), own_y = part(oldest.slices, count), d = part(oldest.carried, 0);
+  const Value own_inverse = oldest.slices[2 * count], own_taken = oldest.slices[2 * count + 1];
+  return oldest.end(context, all.plus(d, own_taken - all.dot(own_y, d) * own_inverse, own_s), {});
+}
+/// For how many tensors of a model the steps of the history are written out. For more tensors the trace would take too
+/// many steps for clang's limit (with two parameter groups at 10 tensors), so loops run over a copy of the history.
+inline constexpr std::size_t most_written_out = 8;
+
 /// The direction d = -H g, where H approximates the inverse of the Hessian by the last steps s and changes of the
 /// gradient y, the latest first. Adds the pair of the last step, which was `moved` from where the gradient was
 /// `before`.
@@ -133,6 +220,9 @@ constexpr Growable<Value> next_direction(const Vectors& all, const Growable<Valu
   s[0] = all.select(keeps, moved, s[0]);
   y[0] = all.select(keeps, change, y[0]);
 
+  bool loops = g.size() > most_written_out;
+  for (const Value& tensor : g) loops = loops && tensor.rank() < max_rank;
+  if (loops) return looped_direction(all, g, s, y);
   const Value minus_one = curvature.number(-1);
   Growable<Value> d = all.times(minus_one, g);
   std::array<Value, History> inverse{}, taken{};
@@ -159,9 +249,11 @@ constexpr Growable<Value> next_direction(const Vectors& all, const Growable<Valu
 /// the loss falls, so use a small rate far from the minimum, or use ts::train::minimize, which has a line search. Sums
 /// are f32, or f64 for models of f64.
 ///
-/// Communication: 3 History + 4 all_reduces of a rank-0 tensor; partial gradients are reduced into the sharding of the
-/// parameters. Errors: structure when model, gradients and state differ. Source: Nocedal, Math. Comp. 35 (1980); Liu,
-/// Nocedal, Math. Programming 45 (1989).
+/// A model of more than 8 tensors has its history copied in each step, for loops over the history.
+///
+/// Communication: 3 History + 4 all_reduces of a rank-0 tensor, and one more with loops; partial gradients are reduced
+/// into the sharding of the parameters. Errors: structure when model, gradients and state differ. Source: Nocedal,
+/// Math. Comp. 35 (1980); Liu, Nocedal, Math. Programming 45 (1989).
 template <class Model, int History, optim::GradientsOf<Model> Gradients>
 constexpr auto lbfgs(const Model& model, const Gradients& gradients,
                      const optim::LbfgsState<optim::stored_t<Model>, History>& state, const optim::Lbfgs& config = {},

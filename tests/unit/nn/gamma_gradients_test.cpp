@@ -62,6 +62,40 @@ TEST(GammaGradients, OfSamplesFollowTheCdf) {
   }
 }
 
+// Third derivatives of igamma and igammac: by x alone they are known, those by a of two by x too, and they do not
+// depend on the order.
+TEST(GammaGradients, ThirdDerivatives) {
+  constexpr auto f = ts::compile([](const auto& a, const auto& x) {
+    const auto by_x = [](const auto& of) {
+      return
+          [of](const auto& p, const auto& v) { return ts::grad([&](const auto& w) { return ts::sum(of(p, w)); })(v); };
+    };
+    const auto by_a = [](const auto& of) {
+      return
+          [of](const auto& p, const auto& v) { return ts::grad([&](const auto& w) { return ts::sum(of(w, v)); })(p); };
+    };
+    const auto lower = [](const auto& p, const auto& v) { return ts::igamma(p, v); };
+    const auto upper = [](const auto& p, const auto& v) { return ts::igammac(p, v); };
+    return std::tuple(by_x(by_x(by_x(lower)))(a, x), by_x(by_x(by_x(upper)))(a, x), by_a(by_x(by_x(lower)))(a, x),
+                      by_x(by_a(by_x(lower)))(a, x), by_x(by_x(by_a(lower)))(a, x), by_x(by_x(by_a(upper)))(a, x),
+                      by_a(by_a(by_x(lower)))(a, x), by_x(by_a(lower))(a, x));
+  });
+  const std::vector<double> as{0.3, 1.0, 2.5, 5.0, 9.0, 40.0, 0.7}, xs{0.2, 2.0, 1.25, 14.0, 8.5, 44.0, 3.0};
+  const ts::Mesh mesh({{"x", 3}});
+  const auto made = f(ts::shard(as, {7}, mesh, {"x"}), ts::shard(xs, {7}, mesh, {"x"}));
+  const auto values = std::apply([](const auto&... t) { return std::vector{ts::to_host(t)...}; }, made);
+  for (std::size_t i = 0; i < as.size(); ++i) {
+    const double a = as[i], x = xs[i], density = std::exp((a - 1) * std::log(x) - x - std::lgamma(a));
+    const double slope = (a - 1) / x - 1, by_a = std::log(x) - ts::ops::digamma(a);
+    const double third = density * (slope * slope - (a - 1) / (x * x)), mixed = density * (slope * by_a + 1 / x);
+    const double twice_a = density * (by_a * by_a - ts::ops::polygamma(1, a));
+    const double wanted[] = {third, -third, mixed, mixed, mixed, -mixed, twice_a, density * by_a};
+    for (std::size_t k = 0; k < values.size(); ++k)
+      EXPECT_NEAR(values[k][i], wanted[k], 1e-11 * (density + std::abs(wanted[k])))
+          << "derivative " << k << " at " << a;
+  }
+}
+
 // Means of gradients of samples are gradients of means, of those families that are made of gamma draws.
 TEST(GammaGradients, OfMeansOfSamples) {
   constexpr auto f = ts::compile([](const auto& a, const auto& own) {

@@ -123,4 +123,25 @@ TEST(Betainc, Gradients) {
       "[betainc] gradient");
 }
 
+// Third derivatives, as second derivatives of a first derivative against differences: by x alone, by a and b of that by
+// x, and by x of that by a or b.
+TEST(Betainc, ThirdDerivatives) {
+  const oracle::Array a = oracle::random_array({2, 4}, 1, 0.4, 4), b = oracle::random_array({2, 4}, 2, 0.4, 4),
+                      x = oracle::random_array({2, 4}, 3, 0.1, 0.9);
+  const auto by_x = [](const auto& p, const auto& q, const auto& v) {
+    return ts::grad([&](const auto& w) { return ts::sum(ts::betainc(p, q, w)); })(v);
+  };
+  oracle::check_gradient<Double<2>, Double<2>, Double<2>>(Single<decltype(by_x)>{}, {a, b, x}, oracle::second_order);
+  const auto by_a = [](const auto& v) {
+    const auto p = ts::zeros_like(v) + 1.75, q = ts::zeros_like(v) + 2.5;
+    return ts::grad([&](const auto& w) { return ts::sum(ts::betainc(w, q, v)); })(p);
+  };
+  oracle::check_gradient<Double<2>>(Single<decltype(by_a)>{}, {x}, oracle::second_order);
+  const auto by_b = [](const auto& v) {
+    const auto p = ts::zeros_like(v) + 1.75, q = ts::zeros_like(v) + 2.5;
+    return ts::grad([&](const auto& w) { return ts::sum(ts::betainc(p, w, v)); })(q);
+  };
+  oracle::check_gradient<Double<2>>(Single<decltype(by_b)>{}, {x}, oracle::second_order);
+}
+
 }  // namespace

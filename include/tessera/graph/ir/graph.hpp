@@ -136,6 +136,11 @@ struct CheckpointPolicy {
   constexpr bool has_names() const { return is(Kind::names) || is(Kind::names_but) || is(Kind::everything_but); }
 };
 
+namespace detail {
+/// How the tensors of structs are spread over the devices of a ts::shard_map. Defined in ops/shard_map/.
+struct FieldsOfDevices;
+}  // namespace detail
+
 /// A traced program: graph 0 is the program itself, the others are bodies of repeats.
 struct Module {
   Growable<Graph> graphs = Growable<Graph>(1);
@@ -149,7 +154,8 @@ struct Module {
   DType product_type = DType::f32;  ///< the element type of their operands and results, as ts::autocast sets it
   Source layer_call{};              ///< the user's call of the layer that is being traced; see LayerCall
   const char* function = nullptr;   ///< the library function that the user called; see FunctionCall
-  Refusal refusal{};                ///< the first
+  const detail::FieldsOfDevices* fields = nullptr;  ///< of the shard_map whose function is being traced
+  Refusal refusal{};                                ///< the first
   /// an outline: operations are not recorded but counted, and return values of the right types. It finds out whether a
   /// function can be traced
   bool outline = false;

@@ -48,7 +48,9 @@ constexpr Value turned(Value value) {
 /// The first value of a trace in a structure; a null value where there is none.
 template <class T> constexpr Value trace_in(const T& x) {
   Value found{};
-  if constexpr (Operand<T>) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    return found;
+  } else if constexpr (Operand<T>) {
     found = here(turned(trace_of(x)));
   } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
     const auto look = [&](const auto& item) {

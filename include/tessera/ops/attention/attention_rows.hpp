@@ -181,11 +181,14 @@ constexpr void learned_bias_gradient(Gradient& r, const DenseAttention& dense, V
   const Value weights = dense.weights(r.x(3)), slopes = dense.slopes(weights, wide(r.x(2)), wide(r.y()), wide(g));
   r.add(dense.form.bias(), slopes);
   const Value scaled = build::cast(slopes * dense.scale, r.x(0).dtype());
-  if (r.needs(0)) r.add(0, build::einsum(scaled, r.x(1), DenseAttention::labels("bhts", "bshd", "bthd")));
-  if (r.needs(1)) r.add(1, build::einsum(scaled, r.x(0), DenseAttention::labels("bhts", "bthd", "bshd")));
+  const auto add = [&](int operand, const Value& product) {  // of bf16 and f16 a product is f32
+    r.add(operand, build::cast(product, r.x(operand).dtype()));
+  };
+  if (r.needs(0)) add(0, build::einsum(scaled, r.x(1), DenseAttention::labels("bhts", "bshd", "bthd")));
+  if (r.needs(1)) add(1, build::einsum(scaled, r.x(0), DenseAttention::labels("bhts", "bthd", "bshd")));
   if (!r.needs(2)) return;
   const Value rounded = build::cast(weights, g.dtype());
-  r.add(2, build::einsum(rounded, g, DenseAttention::labels("bhts", "bthe", "bshe")));
+  add(2, build::einsum(rounded, g, DenseAttention::labels("bhts", "bthe", "bshe")));
 }
 
 constexpr void attention_gradient(Gradient& r) {

@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include <tessera/ops/elementwise/comparison.hpp>
 #include <tessera/ops/elementwise/special.hpp>
 
 // Incomplete gamma functions and Hurwitz's zeta function, of two operands.
@@ -118,9 +119,14 @@ struct RandomGammaGradOp : FunctionOfDoubles<2> {
   static TESSERA_INLINE auto value(const auto& a, const auto& x) {
     return in_double([](double order, double v) { return random_gamma_grad(order, v); }, a, x);
   }
+  /// By x it follows from the density p: the derivative of the lower function by a is -p times this, and that of p by a
+  /// is p (log(x) - digamma(a)).
   static constexpr void gradient(Gradient& r) {
-    r.y().refuse(errc::unsupported, "[random_gamma_grad] gradient: igamma, and samples of gamma distributions, have no "
-                                    "second derivative by their first operand");
+    const Value a = r.x(0), x = r.x(1);
+    if (r.needs(0))
+      r.y().refuse(errc::unsupported, "[random_gamma_grad] gradient: igamma, and samples of gamma distributions, have "
+                                      "no second derivative by their first operand");
+    if (r.needs(1)) r.add(1, r.g() * (build::apply<DigammaOp>(a) - build::log(x) - r.y() * ((a - 1.0) / x - 1.0)));
   }
 };
 /// x, a gamma draw of the concentration a, which has no gradient of its own: with its gradient by a.
@@ -140,7 +146,10 @@ template <bool Upper> struct IncompleteGamma : FunctionOfDoubles<2> {
   static constexpr void gradient(Gradient& r) {
     // x^(a - 1) exp(-x) / gamma(a); 0^0 is 1
     const Value a = r.x(0), x = r.x(1), zero = x.number(0), power = a - 1.0;
-    const Value none = build::equal(power, zero);
+    // 0 log(x) is NaN only where x is 0 or infinite: elsewhere its derivative by the power is needed.
+    const Value infinite = build::equal(x, x.number(infinity)), none_of_x = build::equal(x, zero);
+    const Value none =
+        build::apply<LogicalAndOp>(build::equal(power, zero), build::apply<LogicalOrOp>(none_of_x, infinite));
     const Value logarithm = build::select(none, zero, power * build::log(build::select(none, x.number(1), x)));
     const Value density = build::exp(logarithm - x - build::apply<LgammaOp>(a));
     const Value of_x = Upper ? -(r.g() * density) : r.g() * density;
@@ -175,8 +184,9 @@ namespace tessera {
 /// (torch.igamma, torch.special.gammainc, jax.scipy.special.gammainc), and the upper one, from x on (igammac,
 /// gammaincc). NaN for operands below 0, and where both are 0 or both infinite. Operands are broadcast; integers give
 /// f32. Computed in double: an error of 1e-15 (1 + a), relative to the larger of both functions. Gradient of x: x^(a -
-/// 1) exp(-x) / gamma(a), or its negative; of a by the derivative of the series, as in JAX, which has no gradient of
-/// its own. Errors: shape_mismatch; unsupported for second derivatives by a. No communication.
+/// 1) exp(-x) / gamma(a), or its negative; of a by the derivative of the series, as in JAX. Derivatives of all orders
+/// by x, and of these by a; of the derivative by a those by x. Errors: shape_mismatch; unsupported for a second
+/// derivative by a of what is not a derivative by x. No communication.
 template <Operand A, Operand X>
   requires(TensorOperand<A> || TensorOperand<X>)
 constexpr auto igamma(const A& a, const X& x, Here at = Here::current()) {

@@ -10,6 +10,38 @@
 
 namespace tessera {
 
+namespace detail {
+
+template <class Region> struct FieldsOfRegion {
+  static constexpr unsigned differing(const Value& x, int rank, int layers) {
+    return extending({x, Region::all, rank}, layers);
+  }
+  static constexpr Value spread(const Value& x, int rank, int layers, unsigned axes) {
+    if ((axes & ~differing(x, rank, layers)) == 0) return x;
+    constexpr int leads = bit_count(Region::all);
+    const Value behind = layers == 0 ? x : build::move_dim(x, 0, leads);
+    const Value made = extended(Region::text, {behind, Region::all, rank + layers}, Region::all, axes);
+    return layers == 0 ? made : build::move_dim(made, leads, 0);
+  }
+  static constexpr FieldsOfDevices fields{differing, spread};
+};
+/// While it lives, loops know the shard_map whose function is being traced.
+class FieldsScope {
+ public:
+  constexpr FieldsScope(Module& module, const FieldsOfDevices& fields) : module_(module), before_(module.fields) {
+    module.fields = &fields;
+  }
+  constexpr ~FieldsScope() { module_.fields = before_; }
+  FieldsScope(const FieldsScope&) = delete;
+  FieldsScope& operator=(const FieldsScope&) = delete;
+
+ private:
+  Module& module_;
+  const FieldsOfDevices* before_;
+};
+
+}  // namespace detail
+
 /// A tensor inside the function of a shard_map: the shard that one device holds. `Varying` has a bit for each axis (in
 /// the order of the text) along which devices hold different values. It is part of the type, so that a result that
 /// differs between devices can't be returned as one that is replicated.
@@ -54,14 +86,10 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
   }
   /// The axes along which a tensor of all layers of a Stack differs; its dim of layers is in front of those of devices.
   static constexpr unsigned differing_layers(const Value& layers, int layer_rank) {
-    return detail::extending({layers, Region::all, layer_rank}, 1);
+    return detail::FieldsOfRegion<Region>::differing(layers, layer_rank, 1);
   }
   static constexpr Value spread_layers(const Value& layers, int layer_rank, unsigned axes) {
-    if ((axes & ~differing_layers(layers, layer_rank)) == 0) return layers;
-    constexpr int leads = detail::bit_count(Region::all);
-    const Value behind = build::move_dim(layers, 0, leads);
-    return build::move_dim(detail::extended(Region::text, {behind, Region::all, layer_rank + 1}, Region::all, axes),
-                           leads, 0);
+    return detail::FieldsOfRegion<Region>::spread(layers, layer_rank, 1, axes);
   }
   /// The value without dims of devices: it is the same on all of them.
   constexpr Value shared() const { return detail::narrowed({here(value), Varying, Rank}, 0).value; }

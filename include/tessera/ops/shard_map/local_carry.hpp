@@ -95,12 +95,42 @@ template <class Like, class Leaf> struct LocalLayers {
     return Leaf(made);
   }
 };
+/// What the shard_map whose function is being traced does with the tensors of structs, whose types do not name it.
+/// `layers`: 1 for a tensor of all layers of a Stack, whose dim of layers is in front of those of devices; else 0.
+struct FieldsOfDevices {
+  unsigned (*differing)(const Value& x, int rank, int layers);           ///< the axes along which devices differ
+  Value (*spread)(const Value& x, int rank, int layers, unsigned axes);  ///< with full dims of devices for these axes
+};
+/// A tensor of a plain struct or of a Stack in the function of a shard_map, where no local value tells which one.
+template <class Leaf> struct LocalField {
+  Value value;
+  int layers;
+  constexpr const FieldsOfDevices& fields() const { return *value.module->fields; }
+  constexpr unsigned differing() const { return fields().differing(value, Leaf::rank, layers); }
+  constexpr unsigned declared() const { return differing(); }
+  constexpr Leaf spread(unsigned axes) const {
+    Value made = fields().spread(value, Leaf::rank, layers, axes);
+    made.graph = ~made.graph;
+    return Leaf(made);
+  }
+};
+/// Whether a structure has a plain struct or a Stack.
+template <class T>
+inline constexpr bool holds_struct_v = !Operand<T> && !is_array_v<T> && std::is_class_v<T> && !std::is_empty_v<T>;
+template <template <class...> class Tuple, class... Ts>
+  requires(is_tuple_v<Tuple<Ts...>>)
+inline constexpr bool holds_struct_v<Tuple<Ts...>> = (holds_struct_v<Ts> || ...);
+template <class T, std::size_t Size> inline constexpr bool holds_struct_v<std::array<T, Size>> = holds_struct_v<T>;
 /// Calls a function with each local value of a structure, also those that are tensors of a plain struct or a Stack.
 template <class Like, class Visit> struct VisitLocal {
   Visit visit;
   bool in_stack = false;
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (LocalOperand<Leaf>) {
+    if constexpr (std::is_void_v<Like>) {
+      if constexpr (StoredOperand<Leaf>)
+        if (has_device_dims(leaf))
+          visit(leaf, LocalField<std::remove_const_t<Leaf>>{here(turned(leaf.placeholder())), in_stack ? 1 : 0});
+    } else if constexpr (LocalOperand<Leaf>) {
       visit(leaf, as_local<Like>(leaf));
     } else if constexpr (StoredOperand<Leaf>) {
       if (has_device_dims(leaf) && in_stack)
@@ -114,7 +144,7 @@ template <class Like, class Visit> struct VisitLocal {
   constexpr void leave_stack() { in_stack = false; }
 };
 template <class Like, class T, class Visit> constexpr void for_each_local(T& object, const Visit& visit) {
-  if constexpr (!std::is_void_v<Like>) {
+  if constexpr (!std::is_void_v<Like> || holds_struct_v<std::remove_const_t<T>>) {
     VisitLocal<Like, Visit> visitor{visit};
     for_each_leaf(object, visitor);
   }

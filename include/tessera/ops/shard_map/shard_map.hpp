@@ -346,8 +346,9 @@ template <FixedString Text, class F, class... Xs> struct ShardMapTag {
   static constexpr bool right_count = (tensors == Region::text.ins || !Region::text.valid) && one_region && apart;
 
   /// Calls the function with the local values of these arguments; returns a local value or a tuple of them.
-  template <class... Values> static constexpr auto run(Source source, const Values&... values) {
-    return run(std::index_sequence_for<Xs...>(), source, values...);
+  template <class... Values> static constexpr auto run(const Value& context, const Values&... values) {
+    const FieldsScope scope(*context.module, FieldsOfRegion<Region>::fields);
+    return run(std::index_sequence_for<Xs...>(), context.source, values...);
   }
   template <std::size_t... I, class... Values>
   static constexpr auto run(std::index_sequence<I...>, Source source, const Values&... values) {
@@ -388,7 +389,7 @@ template <FixedString Text, class F, class... Xs> struct ShardMapTag {
     static constexpr int rank = traced::rank;
   };
   template <class... Values> static constexpr Value emit(Value context, const Values&... values) {
-    return leave_as_sym<Region, 0>(run(context.source, values.at(context.source)...), context.source).value;
+    return leave_as_sym<Region, 0>(run(context, values.at(context.source)...), context.source).value;
   }
 };
 
@@ -438,7 +439,7 @@ template <FixedString Text, class F> class ShardMapped {
              "[shard_map] stored tensors: with structs or several results, call shard_map inside a function "
              "of ts::compile");
       context = context.at(source_);
-      const auto made = Tag::run(source_, detail::argument_in(context, xs)...);
+      const auto made = Tag::run(context, detail::argument_in(context, xs)...);
       if constexpr (Tag::single)
         return detail::leave_as_sym<Region, 0>(made, source_);
       else

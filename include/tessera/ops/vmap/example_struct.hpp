@@ -105,9 +105,11 @@ template <class T> constexpr bool has_fixed_ranks() {
     return std::is_void_v<example_t<T>>;
 }
 
-/// The slice of a field, of which the tensors are Syms, as the type that the struct has for it.
+/// The slice of a field, of which the tensors may be Syms, as the type that the struct has for it.
 template <class Field, class X> constexpr Field as_field(const X& x) {
-  if constexpr (StoredOperand<Field> && LocalOperand<X>)
+  if constexpr (std::is_same_v<Field, X>)
+    return x;
+  else if constexpr (StoredOperand<Field> && LocalOperand<X>)
     return Field(x.kept());
   else if constexpr (StoredOperand<Field>)
     return Field(x.value);

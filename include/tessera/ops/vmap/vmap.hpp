@@ -116,7 +116,8 @@ constexpr auto map_batched(const F& f, const Xs& xs, Source source, const Name* 
   Module& module = *context.module;
   BodyTrace body(module, {.scan = true});
   const Value inside{&module, module.current, -1, source};
-  const auto slices = step_of(xs, body);
+  SliceOfBody take_slice{body};
+  const auto slices = step_of(xs, take_slice);
   if (axis != nullptr) name_axis(body, inside, *axis);
   const auto y = as_carry(inside, settle(f(slices)));
   if constexpr (holds_local_v<Xs>) {
