@@ -5878,6 +5878,11 @@ struct CheckpointPolicy {
   constexpr bool has_names() const { return is(Kind::names) || is(Kind::names_but) || is(Kind::everything_but); }
 };
 
+namespace detail {
+/// How the tensors of structs are spread over the devices of a ts::shard_map. Defined in ops/shard_map/.
+struct FieldsOfDevices;
+}  // namespace detail
+
 /// A traced program: graph 0 is the program itself, the others are bodies of repeats.
 struct Module {
   Growable<Graph> graphs = Growable<Graph>(1);
@@ -5891,7 +5896,8 @@ struct Module {
   DType product_type = DType::f32;  ///< the element type of their operands and results, as ts::autocast sets it
   Source layer_call{};              ///< the user's call of the layer that is being traced; see LayerCall
   const char* function = nullptr;   ///< the library function that the user called; see FunctionCall
-  Refusal refusal{};                ///< the first
+  const detail::FieldsOfDevices* fields = nullptr;  ///< of the shard_map whose function is being traced
+  Refusal refusal{};                                ///< the first
   /// an outline: operations are not recorded but counted, and return values of the right types. It finds out whether a
   /// function can be traced
   bool outline = false;
@@ -12953,11 +12959,14 @@ constexpr void learned_bias_gradient(Gradient& r, const DenseAttention& dense, V
   const Value weights = dense.weights(r.x(3)), slopes = dense.slopes(weights, wide(r.x(2)), wide(r.y()), wide(g));
   r.add(dense.form.bias(), slopes);
   const Value scaled = build::cast(slopes * dense.scale, r.x(0).dtype());
-  if (r.needs(0)) r.add(0, build::einsum(scaled, r.x(1), DenseAttention::labels("bhts", "bshd", "bthd")));
-  if (r.needs(1)) r.add(1, build::einsum(scaled, r.x(0), DenseAttention::labels("bhts", "bthd", "bshd")));
+  const auto add = [&](int operand, const Value& product) {  // of bf16 and f16 a product is f32
+    r.add(operand, build::cast(product, r.x(operand).dtype()));
+  };
+  if (r.needs(0)) add(0, build::einsum(scaled, r.x(1), DenseAttention::labels("bhts", "bshd", "bthd")));
+  if (r.needs(1)) add(1, build::einsum(scaled, r.x(0), DenseAttention::labels("bhts", "bthd", "bshd")));
   if (!r.needs(2)) return;
   const Value rounded = build::cast(weights, g.dtype());
-  r.add(2, build::einsum(rounded, g, DenseAttention::labels("bhts", "bthe", "bshe")));
+  add(2, build::einsum(rounded, g, DenseAttention::labels("bhts", "bthe", "bshe")));
 }
 
 constexpr void attention_gradient(Gradient& r) {
@@ -15096,9 +15105,14 @@ struct RandomGammaGradOp : FunctionOfDoubles<2> {
   static TESSERA_INLINE auto value(const auto& a, const auto& x) {
     return in_double([](double order, double v) { return random_gamma_grad(order, v); }, a, x);
   }
+  /// By x it follows from the density p: the derivative of the lower function by a is -p times this, and that of p by a
+  /// is p (log(x) - digamma(a)).
   static constexpr void gradient(Gradient& r) {
-    r.y().refuse(errc::unsupported, "[random_gamma_grad] gradient: igamma, and samples of gamma distributions, have no "
-                                    "second derivative by their first operand");
+    const Value a = r.x(0), x = r.x(1);
+    if (r.needs(0))
+      r.y().refuse(errc::unsupported, "[random_gamma_grad] gradient: igamma, and samples of gamma distributions, have "
+                                      "no second derivative by their first operand");
+    if (r.needs(1)) r.add(1, r.g() * (build::apply<DigammaOp>(a) - build::log(x) - r.y() * ((a - 1.0) / x - 1.0)));
   }
 };
 /// x, a gamma draw of the concentration a, which has no gradient of its own: with its gradient by a.
@@ -15118,7 +15132,10 @@ template <bool Upper> struct IncompleteGamma : FunctionOfDoubles<2> {
   static constexpr void gradient(Gradient& r) {
     // x^(a - 1) exp(-x) / gamma(a); 0^0 is 1
     const Value a = r.x(0), x = r.x(1), zero = x.number(0), power = a - 1.0;
-    const Value none = build::equal(power, zero);
+    // 0 log(x) is NaN only where x is 0 or infinite: elsewhere its derivative by the power is needed.
+    const Value infinite = build::equal(x, x.number(infinity)), none_of_x = build::equal(x, zero);
+    const Value none =
+        build::apply<LogicalAndOp>(build::equal(power, zero), build::apply<LogicalOrOp>(none_of_x, infinite));
     const Value logarithm = build::select(none, zero, power * build::log(build::select(none, x.number(1), x)));
     const Value density = build::exp(logarithm - x - build::apply<LgammaOp>(a));
     const Value of_x = Upper ? -(r.g() * density) : r.g() * density;
@@ -15153,8 +15170,9 @@ namespace tessera {
 /// (torch.igamma, torch.special.gammainc, jax.scipy.special.gammainc), and the upper one, from x on (igammac,
 /// gammaincc). NaN for operands below 0, and where both are 0 or both infinite. Operands are broadcast; integers give
 /// f32. Computed in double: an error of 1e-15 (1 + a), relative to the larger of both functions. Gradient of x: x^(a -
-/// 1) exp(-x) / gamma(a), or its negative; of a by the derivative of the series, as in JAX, which has no gradient of
-/// its own. Errors: shape_mismatch; unsupported for second derivatives by a. No communication.
+/// 1) exp(-x) / gamma(a), or its negative; of a by the derivative of the series, as in JAX. Derivatives of all orders
+/// by x, and of these by a; of the derivative by a those by x. Errors: shape_mismatch; unsupported for a second
+/// derivative by a of what is not a derivative by x. No communication.
 template <Operand A, Operand X>
   requires(TensorOperand<A> || TensorOperand<X>)
 constexpr auto igamma(const A& a, const X& x, Here at = Here::current()) {
@@ -17010,7 +17028,9 @@ constexpr Value turned(Value value) {
 /// The first value of a trace in a structure; a null value where there is none.
 template <class T> constexpr Value trace_in(const T& x) {
   Value found{};
-  if constexpr (Operand<T>) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    return found;
+  } else if constexpr (Operand<T>) {
     found = here(turned(trace_of(x)));
   } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
     const auto look = [&](const auto& item) {
@@ -18090,6 +18110,10 @@ namespace build {
 /// A random node in the shape of `like`, in the type that its elements are computed in (f32 for bf16 and f16); see
 /// RandomDraw. A key that is a tensor is an i64; any other type is that of a number.
 constexpr Value random(Value like, Value key, RandomDraw draw) {
+  if (key.dtype() != DType::i64 && !is_host_number(key))
+    key.refuse(errc::unsupported,
+               "[random] key: the key is a ts::Scalar that changes in a loop; carry a key as a tensor, "
+               "which begins as ts::key_data(key)");
   const Value shape = shape_source(like);
   return like.make({.op = Op::random,
                     .dtype = computed_as(like.dtype()),
@@ -19599,6 +19623,118 @@ constexpr Value product_operand(Value x) {
 
 #endif
 
+// ---- tessera/graph/trace/changing_scalars.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_CHANGING_SCALARS_HPP
+#define TESSERA_GRAPH_TRACE_CHANGING_SCALARS_HPP
+
+namespace tessera::detail {
+
+/// Calls a function with each Dim and Scalar of a structure, and its position among them.
+template <class Visit> struct VisitNumbers {
+  Visit visit;
+  std::size_t next = 0;
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (std::is_same_v<std::remove_const_t<Leaf>, Dim> || std::is_same_v<std::remove_const_t<Leaf>, Scalar>)
+      visit(leaf, next++);
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+template <class T, class Visit> constexpr void for_each_number(T& object, const Visit& visit) {
+  VisitNumbers<Visit> visitor{visit};
+  for_each_leaf(object, visitor);
+}
+
+/// The Scalars in plain structs of a carry that a step changes, such as the number of steps in the state of an
+/// optimizer. They are carried behind the tensors, as values of f64; all others are host scalars, the same in each
+/// step. A first trace of the body finds them.
+class ChangingScalars {
+ public:
+  /// Makes the first values, in the graph around the body, before the body begins, and takes them out of init: a body
+  /// has its carried values before those that it captures.
+  template <class Carry> constexpr void begin(const Value& around, Carry& init) {
+    if (changes_.empty()) return;
+    for_each_number(init, [&](auto& number, std::size_t k) {
+      if (firsts_.size() == k) firsts_.push_back({});
+      if constexpr (is_scalar<decltype(number)>)
+        if (changes_[k] && firsts_[k].module == nullptr) {
+          firsts_[k] = build::cast(lower(around, number), DType::f64);
+          number = Scalar();
+        }
+    });
+  }
+  /// Carries them, after the tensors of the carry.
+  template <class Carry> constexpr void bind(BodyTrace& body, Carry& carried) const {
+    if (changes_.empty()) return;
+    for_each_number(carried, [&](auto& number, std::size_t k) {
+      if constexpr (is_scalar<decltype(number)>)
+        if (changes_[k]) number = Scalar(body.carry(firsts_[k], Storage::block));
+    });
+  }
+  /// Whether a step changes any that are not carried yet.
+  template <class Carry> constexpr bool find(const Value& inside, const Carry& carried, const Carry& after) {
+    Growable<Number> befores;
+    for_each_number(carried, [&](const auto& number, std::size_t) { befores.push_back(Number(number)); });
+    bool found = false;
+    for_each_number(after, [&](const auto& number, std::size_t k) {
+      if (changes_.size() == k) changes_.push_back(false);
+      if (changes_[k] || Number(number).is(befores[k], inside)) return;
+      if constexpr (is_scalar<decltype(number)>)
+        found = changes_[k] = true;
+      else
+        inside.refuse(errc::structure, "[scan] carry: a step, or a branch, changes a ts::Dim in a struct of the carry; "
+                                       "sizes are the same in each step, so count with a tensor");
+    });
+    return found;
+  }
+  /// Gives them as results of the body, after the tensors of the carry.
+  template <class Carry> constexpr void give(BodyTrace& body, const Value& inside, const Carry& after) const {
+    for_each_number(after, [&](const auto& number, std::size_t k) {
+      if constexpr (is_scalar<decltype(number)>)
+        if (changes_[k]) body.give_carry(build::cast(lower(inside, number), DType::f64));
+    });
+  }
+  /// Sets those of the last carry; `next`: the number of its tensors.
+  template <class Carry> constexpr void project(const Value& made, int next, Carry& last) const {
+    for_each_number(last, [&](auto& number, std::size_t k) {
+      if constexpr (is_scalar<decltype(number)>)
+        if (changes_[k]) {
+          const Node type = argument_node(0, DType::f64, 0);
+          number = Scalar(build::project(made, next++, type, Storage::block));
+        }
+    });
+  }
+
+ private:
+  template <class N> static constexpr bool is_scalar = std::is_same_v<std::remove_cvref_t<N>, Scalar>;
+  /// A Dim or a Scalar: of the host, or a value of the trace.
+  struct Number {
+    HostNumber value{};
+    Value placeholder{};
+
+    constexpr Number() = default;
+    constexpr explicit Number(const Dim& dim) : value(dim.value()), placeholder(dim.placeholder()) {}
+    constexpr explicit Number(const Scalar& scalar) : value(scalar.number()), placeholder(scalar.placeholder()) {}
+
+    constexpr bool is(const Number& other, const Value& inside) const {
+      if (placeholder.module == nullptr && other.placeholder.module == nullptr)
+        return value.real() == other.value.real() && value.integer() == other.value.integer();
+      return placeholder == other.placeholder || in(inside) == other.in(inside);
+    }
+    constexpr Value in(const Value& inside) const {
+      return placeholder.module != nullptr ? here(placeholder) : inside.number(value.real(), DType::f64);
+    }
+  };
+  Growable<bool> changes_;  ///< by position among the Dims and Scalars of the carry
+  Growable<Value> firsts_;  ///< by the same position: those of the Scalars that are carried
+};
+
+}  // namespace tessera::detail
+
+#endif
+
 // ---- tessera/graph/trace/trace_types.hpp
 
 #ifndef TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
@@ -19808,9 +19944,14 @@ constexpr X run_stack(Here at, const Stack<Block>& stack, const X& x, const Extr
   std::tuple<Extra...> captured(extra...);
   std::apply([&](auto&... own) { (for_each_tensor(own, bind), ...); }, captured);
   const X result = std::apply([&](const auto&... own) { return as_carry(context, layer(carried, own...)); }, captured);
+  const Source source = at.line() != 0 ? context.at(Source::from(at)).source : trace_in(result).node().source;
+  if (const Value inside{context.module, context.module->current, -1, source};
+      ChangingScalars().find(inside, carried, result))
+    inside.refuse(errc::structure,
+                  "[stack] result of a layer: a layer changes a ts::Scalar in a struct; use a tensor of rank 0 in its "
+                  "place");
   GiveLeaves give{body, true};
   for_each_leaf(result, give);
-  const Source source = at.line() != 0 ? context.at(Source::from(at)).source : trace_in(result).node().source;
   const Value made = body.close(counts_layers_v<Block> ? stack.count().placeholder() : context, source);
   X last = x;
   ProjectLeaves project{made, body};
@@ -20510,6 +20651,19 @@ struct LayerNormTag {
   }
 };
 
+/// A norm without a gain and a bias, and what it takes between x and eps, such as groups.
+template <class Norm, int Parameters> struct PlainNormTag {
+  static constexpr const char* function = Norm::function;
+  static constexpr auto leading_dims = Norm::leading_dims;
+  template <class X, class... Numbers> using result = NormResult<X>;
+  template <class... Numbers> static constexpr Value emit(Value context, Value x, Numbers... numbers) {
+    if constexpr (Parameters == 1)
+      return Norm::emit(context, x, x.number(1), numbers...);
+    else
+      return Norm::emit(context, x, x.number(1), x.number(0), numbers...);
+  }
+};
+
 struct RmsNormTag {
   static constexpr const char* function = "rms_norm";
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
@@ -20636,11 +20790,20 @@ constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, const 
                           Here at = Here::current()) {
   return call<detail::LayerNormTag>(Source::from(at), x, gain, bias, eps);
 }
+/// Layer norm without gain and bias: elementwise_affine=False of torch.nn.LayerNorm.
+template <TensorArgument X, NumberOperand Eps = double>
+constexpr auto layer_norm(const X& x, const Eps& eps = 1e-5, Here at = Here::current()) {
+  return call<detail::PlainNormTag<detail::LayerNormTag, 2>>(Source::from(at), x, eps);
+}
 /// RMS norm of rows (the last dim): x / sqrt(mean of squares + eps) * gain. Otherwise as layer_norm. Source: Zhang,
 /// Sennrich, 1910.07467.
 template <TensorArgument X, TensorArgument Gain, NumberOperand Eps = double>
 constexpr auto rms_norm(const X& x, const Gain& gain, const Eps& eps = 1e-5, Here at = Here::current()) {
   return call<detail::RmsNormTag>(Source::from(at), x, gain, eps);
+}
+template <TensorArgument X, NumberOperand Eps = double>
+constexpr auto rms_norm(const X& x, const Eps& eps = 1e-5, Here at = Here::current()) {
+  return call<detail::PlainNormTag<detail::RmsNormTag, 1>>(Source::from(at), x, eps);
 }
 
 /// The mean over all positions of -log softmax(logits)[target], for logits [..., classes] and integer targets [...];
@@ -21784,6 +21947,90 @@ constexpr auto repeat_heads(const K& k, const Q& q, Here at = Here::current()) {
 
 #endif
 
+// ---- tessera/ops/carry_numbers.hpp
+
+#ifndef TESSERA_OPS_CARRY_NUMBERS_HPP
+#define TESSERA_OPS_CARRY_NUMBERS_HPP
+
+// Numbers in the carry of a loop, as the weak types of JAX: std::tuple(x, 0.0) where a step returns an f64 begins with
+// an f64.
+
+namespace tessera::detail {
+
+/// The element type with which a number in the carry of a loop begins if a step returns a tensor there: that of the
+/// tensor, if the number adapts to it in an operation. Void if it does not, or needs no other type than as_carry gives.
+template <class Number, class Returned> struct AdaptedNumber {
+  using type = void;
+};
+template <class Number, TensorOperand Returned>
+  requires(std::is_floating_point_v<Number> || (std::is_integral_v<Number> && !std::is_same_v<Number, bool>))
+struct AdaptedNumber<Number, Returned> {
+  using element = typename Returned::element;
+  static constexpr bool floating = std::is_floating_point_v<Number>;
+  using unadapted = std::conditional_t<floating, float, std::int32_t>;
+  static constexpr DType to = dtype_v<element>;
+  static constexpr bool adapts =
+      floating ? is_floating(to) && promote(to, NumberKind::floating) == to : promote(DType::i32, to) == to;
+  using type = std::conditional_t<Returned::rank == 0 && adapts && !std::is_same_v<element, unadapted>, element, void>;
+};
+
+/// Whether a structure holds a C++ number.
+template <class T> inline constexpr bool holds_literal_v = std::is_arithmetic_v<T>;
+template <template <class...> class Tuple, class... Ts>
+  requires(is_tuple_v<Tuple<Ts...>>)
+inline constexpr bool holds_literal_v<Tuple<Ts...>> = (holds_literal_v<Ts> || ...);
+template <class T, std::size_t Size> inline constexpr bool holds_literal_v<std::array<T, Size>> = holds_literal_v<T>;
+
+/// Whether a structure holds nothing but C++ numbers.
+template <class T> inline constexpr bool only_literals_v = std::is_arithmetic_v<T>;
+template <template <class...> class Tuple, class... Ts>
+  requires(is_tuple_v<Tuple<Ts...>>)
+inline constexpr bool only_literals_v<Tuple<Ts...>> = (only_literals_v<Ts> && ...);
+template <class T, std::size_t Size> inline constexpr bool only_literals_v<std::array<T, Size>> = only_literals_v<T>;
+/// Fails for a loop whose arguments are all C++ numbers, which belong to no trace.
+template <class... Arguments> constexpr bool begins_in_a_trace() {
+  constexpr bool begins = !(only_literals_v<Arguments> && ...);
+  static_assert(
+      begins, "tessera: the carry and the number of steps of a loop are C++ numbers, so the loop is part of no traced "
+              "function; begin with a tensor, such as ts::zeros<float>({}, x), where x is a tensor of the function");
+  return begins;
+}
+
+/// Whether a number of a structure adapts to what a step returns in its place.
+template <class T, class Returned>
+inline constexpr bool adapts_v = !std::is_void_v<typename AdaptedNumber<T, Returned>::type>;
+template <template <class...> class Tuple, class... Ts, template <class...> class Other, class... Rs>
+  requires(is_tuple_v<Tuple<Ts...>> && is_tuple_v<Other<Rs...>> && sizeof...(Ts) == sizeof...(Rs))
+inline constexpr bool adapts_v<Tuple<Ts...>, Other<Rs...>> = (adapts_v<Ts, Rs> || ...);
+template <class T, class R, std::size_t Size>
+inline constexpr bool adapts_v<std::array<T, Size>, std::array<R, Size>> = adapts_v<T, R>;
+
+/// The structure with such numbers as tensors of these element types. `Like`: see TensorBeside.
+template <class Like, class Returned, class T> constexpr auto adapted(const Value& context, const T& x) {
+  if constexpr (!adapts_v<T, Returned>) {
+    return x;
+  } else if constexpr (is_array_v<T>) {
+    return map_items(x, [&](const auto& item) { return adapted<Like, typename Returned::value_type>(context, item); });
+  } else if constexpr (is_tuple_v<T>) {
+    return [&]<template <class...> class Tuple, class... Ts, std::size_t... I>(const Tuple<Ts...>& items,
+                                                                               std::index_sequence<I...>) {
+      return Tuple<decltype(adapted<Like, std::tuple_element_t<I, Returned>>(context, std::get<I>(items)))...>{
+          adapted<Like, std::tuple_element_t<I, Returned>>(context, std::get<I>(items))...};
+    }(x, std::make_index_sequence<std::tuple_size_v<T>>());
+  } else {
+    using Element = typename AdaptedNumber<T, Returned>::type;
+    constexpr DType dtype = dtype_v<Element>;
+    if constexpr (is_floating(dtype))
+      return tensor_beside_t<Like, Element, 0>(context.number(static_cast<double>(x), dtype));
+    else
+      return tensor_beside_t<Like, Element, 0>(context.integer(static_cast<std::int64_t>(x), dtype));
+  }
+}
+
+}  // namespace tessera::detail
+
+#endif
+
 // ---- tessera/ops/shard_map/local_carry.hpp
 
 #ifndef TESSERA_OPS_SHARD_MAP_LOCAL_CARRY_HPP
@@ -21870,12 +22117,42 @@ template <class Like, class Leaf> struct LocalLayers {
     return Leaf(made);
   }
 };
+/// What the shard_map whose function is being traced does with the tensors of structs, whose types do not name it.
+/// `layers`: 1 for a tensor of all layers of a Stack, whose dim of layers is in front of those of devices; else 0.
+struct FieldsOfDevices {
+  unsigned (*differing)(const Value& x, int rank, int layers);           ///< the axes along which devices differ
+  Value (*spread)(const Value& x, int rank, int layers, unsigned axes);  ///< with full dims of devices for these axes
+};
+/// A tensor of a plain struct or of a Stack in the function of a shard_map, where no local value tells which one.
+template <class Leaf> struct LocalField {
+  Value value;
+  int layers;
+  constexpr const FieldsOfDevices& fields() const { return *value.module->fields; }
+  constexpr unsigned differing() const { return fields().differing(value, Leaf::rank, layers); }
+  constexpr unsigned declared() const { return differing(); }
+  constexpr Leaf spread(unsigned axes) const {
+    Value made = fields().spread(value, Leaf::rank, layers, axes);
+    made.graph = ~made.graph;
+    return Leaf(made);
+  }
+};
+/// Whether a structure has a plain struct or a Stack.
+template <class T>
+inline constexpr bool holds_struct_v = !Operand<T> && !is_array_v<T> && std::is_class_v<T> && !std::is_empty_v<T>;
+template <template <class...> class Tuple, class... Ts>
+  requires(is_tuple_v<Tuple<Ts...>>)
+inline constexpr bool holds_struct_v<Tuple<Ts...>> = (holds_struct_v<Ts> || ...);
+template <class T, std::size_t Size> inline constexpr bool holds_struct_v<std::array<T, Size>> = holds_struct_v<T>;
 /// Calls a function with each local value of a structure, also those that are tensors of a plain struct or a Stack.
 template <class Like, class Visit> struct VisitLocal {
   Visit visit;
   bool in_stack = false;
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (LocalOperand<Leaf>) {
+    if constexpr (std::is_void_v<Like>) {
+      if constexpr (StoredOperand<Leaf>)
+        if (has_device_dims(leaf))
+          visit(leaf, LocalField<std::remove_const_t<Leaf>>{here(turned(leaf.placeholder())), in_stack ? 1 : 0});
+    } else if constexpr (LocalOperand<Leaf>) {
       visit(leaf, as_local<Like>(leaf));
     } else if constexpr (StoredOperand<Leaf>) {
       if (has_device_dims(leaf) && in_stack)
@@ -21889,7 +22166,7 @@ template <class Like, class Visit> struct VisitLocal {
   constexpr void leave_stack() { in_stack = false; }
 };
 template <class Like, class T, class Visit> constexpr void for_each_local(T& object, const Visit& visit) {
-  if constexpr (!std::is_void_v<Like>) {
+  if constexpr (!std::is_void_v<Like> || holds_struct_v<std::remove_const_t<T>>) {
     VisitLocal<Like, Visit> visitor{visit};
     for_each_leaf(object, visitor);
   }
@@ -21946,17 +22223,20 @@ constexpr bool differ_more(const Growable<unsigned>& values, const Growable<unsi
 
 /// Traces the body of a repeat that takes a carry and returns one: `step(inside, carried, body)` returns the carry and
 /// what else the body has as results. Gives init the dims of devices that the carry has after a step. `finish(body,
-/// next, rest)` ends the body.
+/// inside, rest, scalars)` ends the body.
 template <class Like, class Carry, class Step, class Finish>
 constexpr auto trace_carry(const Value& context, const Repeat& shape, Carry& init, const Step& step,
                            const Finish& finish) {
   spread_first<Like>(init);
+  ChangingScalars scalars;
   for (;;) {
+    scalars.begin(context, init);
     BodyTrace body(*context.module, shape);
     const Value inside{context.module, context.module->current, -1, context.source};
     Carry carried = init;
     BindLeaves bind{body, BindLeaves::Kind::carried};
     for_each_leaf(carried, bind);
+    scalars.bind(body, carried);
     auto [next, rest] = step(inside, std::as_const(carried), body);
     const Growable<unsigned> before = differing_axes<Like>(carried), after = differing_axes<Like>(next);
     if (differ_more(after, before)) {
@@ -21964,10 +22244,15 @@ constexpr auto trace_carry(const Value& context, const Repeat& shape, Carry& ini
       spread<Like>(init, after);
       continue;
     }
+    if (scalars.find(inside, carried, std::as_const(next))) {
+      body.end();
+      continue;
+    }
     spread<Like>(next, before);
     GiveLeaves give{body, true};
     for_each_leaf(std::as_const(next), give);
-    return finish(body, inside, rest);
+    scalars.give(body, inside, std::as_const(next));
+    return finish(body, inside, rest, scalars);
   }
 }
 
@@ -22073,9 +22358,11 @@ template <class T> constexpr bool has_fixed_ranks() {
     return std::is_void_v<example_t<T>>;
 }
 
-/// The slice of a field, of which the tensors are Syms, as the type that the struct has for it.
+/// The slice of a field, of which the tensors may be Syms, as the type that the struct has for it.
 template <class Field, class X> constexpr Field as_field(const X& x) {
-  if constexpr (StoredOperand<Field> && LocalOperand<X>)
+  if constexpr (std::is_same_v<Field, X>)
+    return x;
+  else if constexpr (StoredOperand<Field> && LocalOperand<X>)
     return Field(x.kept());
   else if constexpr (StoredOperand<Field>)
     return Field(x.value);
@@ -22109,53 +22396,97 @@ struct ScanOptions {
 
 namespace detail {
 
-template <class X> constexpr Value sliced_value(const X& x) {
-  if constexpr (StoredOperand<X>)
-    if (has_device_dims(x))
-      turned(x.placeholder())
-          .refuse(errc::unsupported, "[scan] xs: a struct of a shard_map; give xs as a tuple of local values, "
-                                     "ts::local_of(field, x), where x is any local value, or carry a local value");
-  return value_behind(x);
-}
+/// Makes slices of xs as arguments of a body.
+struct SliceOfBody {
+  BodyTrace& body;
+  /// The slice along dim `dim` of a value.
+  constexpr Value operator()(const Value& x, int dim, Storage storage) const {
+    return body.slice(build::move_dim(body.outside(x), dim, 0), storage);
+  }
+};
+/// The layer of a Stack in a step.
+template <class Take> struct TakeLayer {
+  Take& take;
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) {
+      const Value outer = turned(value_behind(leaf));
+      const bool is_local = has_device_dims(leaf);
+      if (!is_local && outer.rank() != Leaf::rank + 1)
+        outer.refuse(errc::structure,
+                     "[scan] operands: a Stack in xs has a field that is a Stack of all layers, or a field that was "
+                     "replaced by a tensor without a dim of layers");
+      replace_leaf(leaf, take(outer, 0, is_local ? Storage::block : Storage::layer));
+    } else if (leaf.traced()) {
+      leaf = Leaf(here(leaf.placeholder()));
+    }
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+
+/// The xs of a scan whose steps run in groups (ts::unroll): each tensor as [groups, steps of a group, ...]. A step of
+/// the scan gets a GroupOfSteps, in which each tensor is [steps of a group, ...].
+template <class Xs> struct StepsInGroups {
+  Xs xs;
+  Growable<Value> tensors;
+};
+template <class Xs> struct GroupOfSteps {
+  Xs xs;
+  Growable<Value> tensors;
+};
+template <class T> inline constexpr bool is_in_groups_v = false;
+template <class Xs> inline constexpr bool is_in_groups_v<StepsInGroups<Xs>> = true;
+template <class Xs> struct LocalIn<StepsInGroups<Xs>> : LocalIn<Xs> {};
+template <class Xs> constexpr Value trace_in(const StepsInGroups<Xs>& x) { return trace_in(x.xs); }
 
 /// What the function of a scan gets of xs: a slice of each tensor without its leading dim, a layer of a Stack. A plain
 /// struct of tensors arrives as a struct of its fields' slices if it is a template of the rank or of the types of
-/// fields, else as a tuple of them, since its fields have fixed ranks.
+/// fields, else as a tuple of them, since its fields have fixed ranks. `take` makes the slices; see SliceOfBody.
 /// `Like`: see TensorBeside.
-template <class Like = void, class T> constexpr auto step_of(const T& x, BodyTrace& body) {
-  if constexpr (TensorOperand<T>) {
+template <class Like = void, class T, class Take> constexpr auto step_of(const T& x, Take& take) {
+  if constexpr (is_in_groups_v<T>) {
+    GroupOfSteps<decltype(T::xs)> group{x.xs, {}};
+    for (const Value& tensor : x.tensors) group.tensors.push_back(take(tensor, 0, Storage::block));
+    return group;
+  } else if constexpr (TensorOperand<T>) {
     constexpr bool has_leading = T::rank > 0;
     static_assert(has_leading,
                   "tessera: xs of a scan are tensors with a leading dim of steps; capture values that are the "
                   "same in every step");
     constexpr int rank = has_leading ? T::rank - 1 : 0;
-    if constexpr (LocalOperand<T>)
-      return with_rank_t<T, rank>(
-          body.slice(build::move_dim(body.outside(x.value), device_dims_v<T>, 0), Storage::block));
-    else if constexpr (StoredOperand<T> && !std::is_void_v<Like>)
-      return step_of<Like>(Like::of_field(x, x.placeholder().source), body);
-    else
-      return Sym<typename T::element, rank>(body.slice(sliced_value(x), Storage::block));
+    if constexpr (LocalOperand<T>) {
+      return with_rank_t<T, rank>(take(x.value, device_dims_v<T>, Storage::block));
+    } else if constexpr (StoredOperand<T> && !std::is_void_v<Like>) {
+      return step_of<Like>(Like::of_field(x, x.placeholder().source), take);
+    } else if constexpr (StoredOperand<T>) {  // in a shard_map it stays a field, whose dims of devices its type lacks
+      const Value outer = turned(x.placeholder());
+      Value made = take(outer, has_device_dims(x) ? outer.rank() - T::rank : 0, Storage::block);
+      if (has_device_dims(x)) made.graph = ~made.graph;
+      return ShardedTensor<typename T::element, rank>(made);
+    } else {
+      return Sym<typename T::element, rank>(take(value_behind(x), 0, Storage::block));
+    }
   } else if constexpr (NumberOperand<T>) {
     return x;
   } else if constexpr (is_stack_v<T>) {
     static_assert(!counts_layers_v<typename T::block>,
                   "tessera: a Stack that is scanned over has tensors in its layers, which count them");
     auto layer = x[0];
-    BindLeaves bind{body, BindLeaves::Kind::layer};
-    for_each_leaf(layer, bind);
+    TakeLayer<Take> layer_of{take};
+    for_each_leaf(layer, layer_of);
     return layer;
   } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
-    return map_items(x, [&](const auto& item) { return step_of<Like>(item, body); });
+    return map_items(x, [&](const auto& item) { return step_of<Like>(item, take); });
   } else if constexpr (std::is_empty_v<T>) {
     return x;
   } else if constexpr (!std::is_void_v<example_t<T>>) {
     return with_fields(x, [&]<class... Fields>(const Fields&... fields) {
-      return example_t<T>{as_field<example_t<Fields>>(step_of<Like>(fields, body))...};
+      return example_t<T>{as_field<example_t<Fields>>(step_of<Like>(fields, take))...};
     });
   } else {
     return with_fields(x, [&](const auto&... fields) {
-      return std::tuple<decltype(step_of<Like>(fields, body))...>{step_of<Like>(fields, body)...};
+      return std::tuple<decltype(step_of<Like>(fields, take))...>{step_of<Like>(fields, take)...};
     });
   }
 }
@@ -22249,10 +22580,12 @@ template <int Item, class OfInit, class OfStep> constexpr auto check_carry() {
 /// Calls the function of a scan: f(carry, x), or f(carry) where xs is the number of steps.
 template <class Like, class F, class Carry, class Xs>
 constexpr auto call_step(const F& f, const Carry& carry, const Xs& xs, BodyTrace& body) {
-  if constexpr (SizeOperand<Xs>)
+  if constexpr (SizeOperand<Xs>) {
     return f(carry);
-  else
-    return f(carry, step_of<Like>(xs, body));
+  } else {
+    SliceOfBody take{body};
+    return f(carry, step_of<Like>(xs, take));
+  }
 }
 
 /// Calls the function of a scan to learn the type of its result.
@@ -22275,13 +22608,14 @@ constexpr auto run_scan(const F& f, const Carry& first, const Xs& xs, const Valu
   };
   Carry init = first;
   return trace_carry<Like>(context, {.reverse = reverse, .scan = true}, init, step,
-                           [&](BodyTrace& body, const Value& inside, const auto& y) {
+                           [&](BodyTrace& body, const Value& inside, const auto& y, const ChangingScalars& scalars) {
                              GiveLeaves give{body, false};
                              for_each_leaf(y, give);
                              const Value made = body.close(count, context.source);
                              Carry last = init;
                              ProjectLeaves project{made, body};
                              for_each_leaf(last, project);
+                             scalars.project(made, project.next, last);
                              int next_output = body.carried();
                              const auto take = [&](Storage storage) {
                                const Graph& own = made.module->graph(inside.graph);
@@ -22312,8 +22646,9 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
       "without y, return std::tuple() in its place; after an error in the function itself, this only follows from it");
   using Returned = typename ReturnedCarry<Result, Like>::type;
   constexpr bool same = !sound || (two && join_v<Carry, Returned>);
+  constexpr bool adapts = two && !same && adapts_v<Init, Returned>;
   using Difference = CarryDifference<Carry, Returned>;
-  if constexpr (two && !same)
+  if constexpr (two && !same && !adapts)
     check_carry<Difference::item, typename Difference::of_init, typename Difference::of_step>();
   static_assert(
       !holds_number_v<Init>,
@@ -22323,7 +22658,9 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
     const Value context = trace_in(init);
     return (context.module == nullptr ? trace_in(xs) : context).at(source);
   };
-  if constexpr (sound && same && !std::is_same_v<joined_t<Carry, Returned>, Carry>) {
+  if constexpr (sound && adapts) {
+    return scan(f, adapted<Like, Returned>(context_of(), init), xs, reverse, source);
+  } else if constexpr (sound && same && !std::is_same_v<joined_t<Carry, Returned>, Carry>) {
     return scan(f, widened<joined_t<Carry, Returned>>(as_carry<Like>(context_of(), init)), xs, reverse, source);
   } else if constexpr (sound && same) {
     const Value context = context_of();
@@ -22356,7 +22693,8 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
 ///       return std::tuple(next, next);
 ///     }, h0, xs);                                                        // xs [T, B, D], all [T, B, H]
 ///
-/// `init` is a tensor, or a tuple, pair, array or plain struct of tensors; a number in it becomes an f32 or an i32. f
+/// `init` is a tensor, or a tuple, pair, array or plain struct of tensors; a number in it becomes an f32 or an i32, or
+/// takes the element type that f returns in its place, if that is another floating type or, for an integer, i64. f
 /// returns a carry of the same element types, ranks and shapes; shardings may differ. f may capture values of the
 /// traced function around it, which are the same in every step. `xs` is a tensor, a Stack, or a tuple, pair, array or
 /// plain struct of these: x has for a tensor its slice, for a Stack its layer, for a struct that is a template of a
@@ -22371,7 +22709,10 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
 /// carry that changes its shape, structure for xs of different leading extents.
 template <class F, class Init, class Xs>
 constexpr auto scan(const F& f, const Init& init, const Xs& xs, ScanOptions options = {}, Here at = Here::current()) {
-  return detail::scan(f, init, xs, options.reverse, Source::from(at));
+  if constexpr (detail::begins_in_a_trace<Init, Xs>())
+    return detail::scan(f, init, xs, options.reverse, Source::from(at));
+  else
+    return std::tuple(detail::NoResult(), detail::NoResult());
 }
 
 /// Applies f to each slice of xs along its leading dim, one after the other, and stacks the results: jax.lax.map. xs
@@ -22404,11 +22745,15 @@ constexpr auto for_indices(const From& from, const To& to, const Init& init, Sou
 /// is known when the program is planned; `to` less than `from` is an error. Otherwise as in ts::scan.
 template <SizeOperand From, SizeOperand To, class F, class Init>
 constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init& init, Here at = Here::current()) {
-  const Source source = Source::from(at);
-  return detail::for_indices(from, to, init, source, [&](const auto& indices) {
-    const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
-    return std::get<0>(detail::scan(step, init, indices, false, source));
-  });
+  if constexpr (detail::begins_in_a_trace<From, To, Init>()) {
+    const Source source = Source::from(at);
+    return detail::for_indices(from, to, init, source, [&](const auto& indices) {
+      const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
+      return std::get<0>(detail::scan(step, init, indices, false, source));
+    });
+  } else {
+    return detail::NoResult();
+  }
 }
 
 }  // namespace tessera
@@ -31144,10 +31489,9 @@ void place_tile(const T* tile, std::int64_t width, const Gemm<T>& g, T* c, std::
 /// Panels of A, packed as tiles read them. If the columns of A are contiguous, a panel uses only part of a cache line
 /// per step, so that several panels are packed together.
 template <class T> struct PanelsOfA {
-  PanelsOfA(const GemmKernels<T>& kernels, const Gemm<T>& g)
-      : kernels(kernels), g(g), by_steps(g.a_row == 1 && g.a_col != 1), together(by_steps ? 4 : 1),
-        size(kernels.a_step * g.k),
-        packed(thread_scratch<Scratch::panel_a, T>(static_cast<std::size_t>(together * size))) {}
+  PanelsOfA(const GemmKernels<T>& by, const Gemm<T>& product)
+      : kernels(by), g(product), by_steps(g.a_row == 1 && g.a_col != 1), together(by_steps ? 4 : 1),
+        size(by.a_step * g.k), packed(thread_scratch<Scratch::panel_a, T>(static_cast<std::size_t>(together * size))) {}
 
   /// The panel of the tile at row i. Panels are used in order.
   const T* at(std::int64_t i) const {
@@ -51474,7 +51818,7 @@ struct FillLeaves {
     if constexpr (std::is_same_v<L, Dim>)
       x = Dim(from.number.integer());
     else if constexpr (std::is_same_v<L, Scalar>)
-      x = Scalar(from.number);
+      x = Scalar(from.layers.empty() || from.number.real() != 0 ? from.number : computed(*from.layers[0]));
     else
       x = L(IntrusivePtr<RefCounted>(from.layers[from.stacked ? static_cast<std::size_t>(layer) : 0].get()));
   }
@@ -51484,6 +51828,14 @@ struct FillLeaves {
     cursor = base;
   }
   void leave_stack() { layer = 0; }
+
+ private:
+  /// A Scalar that the program computes in a loop, such as the number of steps of an optimizer, is a tensor there.
+  static HostNumber computed(TensorStorage& tensor) noexcept {
+    double value = 0;
+    if (tensor.dtype() == DType::f64 && tensor.holds(0)) std::memcpy(&value, tensor.data(0), sizeof value);
+    return value;
+  }
 };
 
 /// Takes the tensors out of arguments that were moved in, so that the program holds the only references.
@@ -55712,7 +56064,9 @@ constexpr Value normalized(Value x, Value part, unsigned dims, Value gain, Value
     const Value shift = m.rest * slope - of_bias / count;
     const Value of_x = (g - near(read_again(x, slope)) * slope + shift) * factor;
     const Value gradients[] = {of_x, of_gain, of_bias};
-    return with_gradients(y, g, values, gradients);
+    if (gain.rank() > 0) return with_gradients(y, g, values, gradients);
+    const Value only[] = {x}, gradient[] = {of_x};  // the gain is 1, the bias 0
+    return with_gradients(y, g, only, gradient);
   }
   const auto centred = [&](Value v) { return v + -m.first - m.rest; };
   const Value y = centred(x) * scale * gain + bias, g = variable_like(y);
@@ -55745,7 +56099,7 @@ template <int Rank> constexpr Value normed_part(Value x) {
 /// Checks that a gain and a bias fit the features of x, of which later operations see parts only.
 constexpr void check_features(Value x, Value gain, Value bias) {
   for (const Value& v : {gain, bias})
-    build::same_extents(x, x.rank() - 1, v, v.rank() - 1, 1, build::ExtentsOf::features);
+    if (v.rank() > 0) build::same_extents(x, x.rank() - 1, v, v.rank() - 1, 1, build::ExtentsOf::features);
 }
 
 template <int Rank, NormOver Over> struct FeatureNormTag {
@@ -55832,7 +56186,10 @@ template <int Rank> struct GroupNormTag {
     const Value size = as_size(groups), part = Rank < 3 ? x : build::sample(x, 1);
     const auto grouped = [&](Value v) { return split_groups(build::cast(v, computed), Rank - 1, size); };
     const unsigned dims = ((1u << (Rank + 1)) - 1) & ~1u & ~(1u << (Rank - 1));
-    const auto of_groups = [&](Value v) { return split_groups(build::cast(v, computed), v.rank() - 1, size); };
+    const auto of_groups = [&](Value v) {
+      v = build::cast(v, computed);
+      return v.rank() == 0 ? v : split_groups(v, v.rank() - 1, size);
+    };
     const Value made = build::normalized(grouped(x), grouped(part), dims, of_groups(gain), of_groups(bias), eps);
     return build::cast(merge_groups(made), type);
   }
@@ -55851,6 +56208,12 @@ template <TensorArgument X, TensorArgument Gain, TensorArgument Bias, NumberOper
 constexpr auto batch_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
                           Here at = Here::current()) {
   return call<detail::FeatureNormTag<X::rank, detail::NormOver::batch>>(Source::from(at), x, gain, bias, eps);
+}
+/// Batch norm without gain and bias: affine=False of torch.nn.BatchNorm2d.
+template <TensorArgument X, NumberOperand Eps = double>
+constexpr auto batch_norm(const X& x, const Eps& eps = 1e-5, Here at = Here::current()) {
+  using Norm = detail::FeatureNormTag<X::rank, detail::NormOver::batch>;
+  return call<detail::PlainNormTag<Norm, 2>>(Source::from(at), x, eps);
 }
 /// The statistics of a batch that running statistics average. `mean` and `variance` are vectors of features.
 template <class Mean, class Variance> struct BatchStatistics {
@@ -55884,6 +56247,12 @@ constexpr auto instance_norm(const X& x, const Gain& gain, const Bias& bias, con
                              Here at = Here::current()) {
   return call<detail::FeatureNormTag<X::rank, detail::NormOver::instance>>(Source::from(at), x, gain, bias, eps);
 }
+/// Instance norm without gain and bias, as torch.nn.InstanceNorm2d by default.
+template <TensorArgument X, NumberOperand Eps = double>
+constexpr auto instance_norm(const X& x, const Eps& eps = 1e-5, Here at = Here::current()) {
+  using Norm = detail::FeatureNormTag<X::rank, detail::NormOver::instance>;
+  return call<detail::PlainNormTag<Norm, 2>>(Source::from(at), x, eps);
+}
 /// What the running statistics of instance norm average: the mean and the unbiased variance of each feature of each
 /// image of x [batch, ..., features], averaged over the images. Otherwise as batch_norm_statistics, beside an
 /// instance_norm of the same x; over a split batch an all_reduce of two vectors of features.
@@ -55896,6 +56265,11 @@ template <TensorArgument X, TensorArgument Gain, TensorArgument Bias, SizeOperan
 constexpr auto group_norm(const X& x, const Gain& gain, const Bias& bias, const Groups& groups, const Eps& eps = 1e-5,
                           Here at = Here::current()) {
   return call<detail::GroupNormTag<X::rank>>(Source::from(at), x, gain, bias, Dim(groups), eps);
+}
+/// Group norm without gain and bias: affine=False of torch.nn.GroupNorm.
+template <TensorArgument X, SizeOperand Groups, NumberOperand Eps = double>
+constexpr auto group_norm(const X& x, const Groups& groups, const Eps& eps = 1e-5, Here at = Here::current()) {
+  return call<detail::PlainNormTag<detail::GroupNormTag<X::rank>, 2>>(Source::from(at), x, Dim(groups), eps);
 }
 
 }  // namespace tessera
@@ -59661,13 +60035,13 @@ struct OnlyStep {
   int next = 0;
 
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (TensorOperand<Leaf>) {
-      const Graph& own = made.module->graph(graph);
-      const Node type = build::stacked_type(own[own.outputs[static_cast<std::size_t>(next)]]);
-      const Value all = build::project(made, next++, type);
-      replace_leaf(leaf, build::drop_singletons(
-                             build::slice(all, 0, made.integer(0, DType::i64), made.integer(1, DType::i64)), 1u));
-    }
+    if constexpr (TensorOperand<Leaf>) replace_leaf(leaf, next_value());
+  }
+  constexpr Value next_value() {
+    const Graph& own = made.module->graph(graph);
+    const Node type = build::stacked_type(own[own.outputs[static_cast<std::size_t>(next)]]);
+    const Value all = build::project(made, next++, type);
+    return build::drop_singletons(build::slice(all, 0, made.integer(0, DType::i64), made.integer(1, DType::i64)), 1u);
   }
   constexpr void enter_stack(const auto&) {}
   constexpr void enter_layer(int) {}
@@ -59681,9 +60055,21 @@ template <class Like, class Branch> constexpr auto run_branch(const Value& runs,
   auto result = as_carry<Like>(inside, branch());
   GiveLeaves give{body, false};
   for_each_leaf(std::as_const(result), give);
+  Growable<bool> computed;  // Scalars that only the branch can compute
+  for_each_number(std::as_const(result), [&](const auto& number, std::size_t) {
+    const Value own = number.placeholder();
+    computed.push_back(number.traced() && own.graph == inside.graph && !is_host_number(own));
+    if (computed[computed.size() - 1]) body.give(build::cast(own, DType::f64));
+  });
   const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
   OnlyStep only{made, body, inside.graph};
   for_each_leaf(result, only);
+  for_each_number(result, [&]<class Number>(Number& number, std::size_t k) {
+    if (computed[k])
+      number = Number(only.next_value());
+    else if (number.traced())
+      number = Number(body.number_outside(number.placeholder()));
+  });
   return result;
 }
 /// f(carry) if `runs` is 1, else the carry.
@@ -59692,13 +60078,15 @@ template <class Like, class Carry, class F> constexpr Carry run_if(const Value& 
   const auto step = [&](const Value& inside, const Carry& carried, BodyTrace&) {
     return std::pair(widened<Carry>(as_carry<Like>(inside, f(carried))), std::tuple());
   };
-  return trace_carry<Like>(runs, {.scan = true}, init, step, [&](BodyTrace& body, const Value&, const auto&) {
-    const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
-    Carry last = init;
-    ProjectLeaves project{made, body};
-    for_each_leaf(last, project);
-    return last;
-  });
+  return trace_carry<Like>(runs, {.scan = true}, init, step,
+                           [&](BodyTrace& body, const Value&, const auto&, const ChangingScalars& scalars) {
+                             const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
+                             Carry last = init;
+                             ProjectLeaves project{made, body};
+                             for_each_leaf(last, project);
+                             scalars.project(made, project.next, last);
+                             return last;
+                           });
 }
 
 /// The value of a condition or an index, which is the same on all devices.
@@ -59796,6 +60184,16 @@ template <class X> constexpr bool is_number() {
 /// What branches return together: tensors, or tuples, plain structs and Stacks of tensors.
 template <class Result> inline constexpr bool is_branch_result_v = !holds_number_v<Result>;
 
+/// The carry that the body of a ts::while_loop returns, where numbers of init may adapt to it.
+template <class Like, class Body, class Init> struct ReturnedToLoop {
+  using type = void;
+};
+template <class Like, class Body, class Init>
+  requires(holds_literal_v<Init> && std::is_invocable_v<const Body&, const carry_t<Init, Like>&>)
+struct ReturnedToLoop<Like, Body, Init> {
+  using type = carry_t<std::remove_cvref_t<std::invoke_result_t<const Body&, const carry_t<Init, Like>&>>, Like>;
+};
+
 /// A step of a ts::while_loop.
 template <class Pred, class Body, class Carry>
 constexpr auto run_while(const Pred& pred, const Body& body, const Carry& carry, Source source) {
@@ -59832,7 +60230,8 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
   using Result = carry_t<YesResult, Like>;
   using Other = carry_t<NoResults, Like>;
   constexpr bool sound = !std::is_same_v<Result, NoResult> && !std::is_same_v<Other, NoResult>;
-  constexpr bool same = !sound || join_v<Result, Other>;
+  constexpr bool adapts = adapts_v<YesResult, Other> || adapts_v<NoResults, Result>;
+  constexpr bool same = !sound || adapts || join_v<Result, Other>;
   static_assert(same,
                 "tessera: the branches of ts::cond return different types; they return tensors of the same element "
                 "types and ranks, in the same structure");
@@ -59843,6 +60242,23 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
                 "ts::optim::keep_if(condition, after, before) chooses");
   if constexpr (!sound) {
     return NoResult();  // the compiler has reported an error in a branch
+  } else if constexpr (adapts && is_scalar && is_flat) {
+    // The trace of a constant condition is that of the branches.
+    const Value outside = [&] {
+      if constexpr (is_constant) {
+        const Value of_yes = trace_in(yes());
+        return of_yes.module != nullptr ? of_yes : trace_in(no());
+      } else {
+        return Value(turned(trace_of(pred)));
+      }
+    }();
+    if (outside.module == nullptr) fail_outside_of_trace("cond", "ts::cond", source);
+    const auto here_as = [&]<class To>(std::type_identity<To>, const auto& result) {
+      return adapted<Like, To>(Value{outside.module, outside.module->current, -1, source}, result);
+    };
+    return cond(
+        pred, [&] { return here_as(std::type_identity<Other>(), yes()); },
+        [&] { return here_as(std::type_identity<Result>(), no()); }, source);
   } else if constexpr (is_constant && same && is_flat) {
     using Both = joined_t<Result, Other>;
     return pred != Pred(0) ? chosen_branch<Like, Both>("cond", "ts::cond", source, yes)
@@ -59908,7 +60324,8 @@ constexpr All switch_at(const Index& index, const std::tuple<First, Branches...>
 
 /// `pred ? yes(operands...) : no(operands...)`, where only that branch runs: jax.lax.cond. `pred` is a rank-0 tensor, a
 /// Scalar, a Dim, or a bool, with which that branch is traced alone; any number but 0 holds. Both branches return
-/// tensors of the same element types, ranks and shapes, as a tensor or in a structure, which may have Stacks. They may
+/// tensors of the same element types, ranks and shapes, as a tensor or in a structure, which may have Stacks; a number
+/// takes the element type of the other branch. They may
 /// capture values of the traced function around them.
 ///
 ///     const auto y = ts::cond(step < warm_up, [&](const auto& v) { return v * 0.5; },
@@ -59997,11 +60414,23 @@ template <class Condition, class Body, class Init, SizeOperand Most>
 constexpr auto while_loop(const Condition& condition, const Body& body, const Init& init, const Most& most,
                           Here at = Here::current()) {
   const Source source = Source::from(at);
-  const auto step = [&](const auto& carry) {
-    const auto next = [&](const auto& carried) { return body(carried); };  // a body of other arguments is an error here
-    return std::tuple(detail::run_while(condition(carry), next, carry, source), std::tuple());
-  };
-  return std::get<0>(detail::scan(step, init, most, false, source));
+  using Like = detail::local_in_t<Init>;
+  using Returned = typename detail::ReturnedToLoop<Like, Body, Init>::type;
+  if constexpr (!detail::begins_in_a_trace<Init, Most>()) {
+    return detail::NoResult();
+  } else if constexpr (detail::adapts_v<Init, Returned>) {
+    const Value context = detail::trace_in(init);
+    const Value of_any = context.module == nullptr ? detail::trace_in(most) : context;
+    return while_loop(condition, body, detail::adapted<Like, Returned>(of_any.at(source), init), most, at);
+  } else {
+    const auto step = [&](const auto& carry) {
+      const auto next = [&](const auto& carried) {
+        return body(carried);
+      };  // a body of other arguments is an error here
+      return std::tuple(detail::run_while(condition(carry), next, carry, source), std::tuple());
+    };
+    return std::get<0>(detail::scan(step, init, most, false, source));
+  }
 }
 /// Without a bound it does not compile.
 template <class Condition, class Body, class Init>
@@ -60942,6 +61371,91 @@ constexpr Value quotient(const Value& a, const Value& b, double other) {
   return build::select(none, a.number(other), a / build::select(none, b.number(1), b));
 }
 
+/// Several values of one shape along a new dim 0.
+constexpr Value in_one_tensor(const Growable<Value>& parts) {
+  Growable<std::int32_t> ids;
+  Value last{};
+  for (const Value& part : parts) {
+    last = build::insert_singletons(part, 1u, part.rank() + 1);
+    ids.push_back(last.id);
+  }
+  Node made = last.node();
+  made = {.op = Op::concat,
+          .dtype = made.dtype,
+          .rank = made.rank,
+          .singletons = static_cast<std::uint8_t>(made.singletons & ~1u),
+          .labels = pack_dim(0)};
+  return last.make(made, ids.data(), static_cast<int>(ids.size()));
+}
+/// A loop over the steps of the history, from the latest or from the oldest on, that carries d.
+class HistoryLoop {
+ public:
+  constexpr HistoryLoop(const Growable<Value>& d, const Growable<Value>& stacked, bool from_oldest)
+      : body_(*d[0].module, {.reverse = from_oldest, .scan = true}) {
+    for (const Value& tensor : d) carried.push_back(body_.carry(tensor, Storage::block));
+    for (const Value& tensor : stacked) slices.push_back(body_.slice(tensor, Storage::block));
+  }
+  /// Ends the loop, whose step makes `next` of d, and `more`: returns the last d, and `more` of all steps.
+  constexpr Growable<Value> end(const Value& context, const Growable<Value>& next, const Growable<Value>& more) {
+    for (const Value& tensor : next) body_.give_carry(tensor);
+    Growable<Node> types;
+    for (const Value& value : more) {
+      body_.give(value);
+      types.push_back(build::stacked_type(value.node()));
+    }
+    const Value made = body_.close(context, context.source);
+    Growable<Value> results;
+    int output = 0;
+    for (; output < static_cast<int>(next.size()); ++output)
+      results.push_back(build::project(made, output, body_.carried_type(output), Storage::block));
+    for (const Node& type : types) results.push_back(build::project(made, output++, type, Storage::block));
+    return results;
+  }
+  Growable<Value> carried{}, slices{};
+
+ private:
+  tessera::detail::BodyTrace body_;
+};
+/// The direction of next_direction by loops over the history, whose steps are copied into one tensor for each tensor of
+/// the model.
+template <std::size_t History>
+constexpr Growable<Value> looped_direction(const Vectors& all, const Growable<Value>& g,
+                                           const std::array<Growable<Value>, History>& s,
+                                           const std::array<Growable<Value>, History>& y) {
+  const std::size_t count = g.size();
+  const Value context = g[0].at(all.source);
+  Growable<Value> stacked;
+  for (const auto* history : {&s, &y})
+    for (std::size_t t = 0; t < count; ++t) {
+      Growable<Value> parts;
+      for (const Growable<Value>& step : *history) parts.push_back(step[t].at(all.source));
+      stacked.push_back(in_one_tensor(parts));
+    }
+  const auto part = [&](const Growable<Value>& from, std::size_t first) {
+    Growable<Value> own;
+    for (std::size_t t = 0; t < count; ++t) own.push_back(from[first + t].at(all.source));
+    return own;
+  };
+  const Value square = all.dot(y[0], y[0]), latest_product = all.dot(y[0], s[0]);
+  HistoryLoop latest(all.times(context.number(-1, summed_as(g)), g), stacked, false);
+  Growable<Value> own_s = part(latest.slices, 0), own_y = part(latest.slices, count), d = part(latest.carried, 0), more;
+  const Value product = all.dot(own_y, own_s), inverse = quotient(product.number(1), product, 0);
+  const Value taken = all.dot(own_s, d) * inverse;
+  more.push_back(inverse);
+  more.push_back(taken);
+  Growable<Value> made = latest.end(context, all.plus(d, taken.number(-1) * taken, own_y), more);
+  stacked.push_back(made[count]);
+  stacked.push_back(made[count + 1]);
+
+  HistoryLoop oldest(all.times(quotient(latest_product, square, 1), part(made, 0)), stacked, true);
+  own_s = part(oldest.slices, 0), own_y = part(oldest.slices, count), d = part(oldest.carried, 0);
+  const Value own_inverse = oldest.slices[2 * count], own_taken = oldest.slices[2 * count + 1];
+  return oldest.end(context, all.plus(d, own_taken - all.dot(own_y, d) * own_inverse, own_s), {});
+}
+/// For how many tensors of a model the steps of the history are written out. For more tensors the trace would take too
+/// many steps for clang's limit (with two parameter groups at 10 tensors), so loops run over a copy of the history.
+inline constexpr std::size_t most_written_out = 8;
+
 /// The direction d = -H g, where H approximates the inverse of the Hessian by the last steps s and changes of the
 /// gradient y, the latest first. Adds the pair of the last step, which was `moved` from where the gradient was
 /// `before`.
@@ -60959,6 +61473,9 @@ constexpr Growable<Value> next_direction(const Vectors& all, const Growable<Valu
   s[0] = all.select(keeps, moved, s[0]);
   y[0] = all.select(keeps, change, y[0]);
 
+  bool loops = g.size() > most_written_out;
+  for (const Value& tensor : g) loops = loops && tensor.rank() < max_rank;
+  if (loops) return looped_direction(all, g, s, y);
   const Value minus_one = curvature.number(-1);
   Growable<Value> d = all.times(minus_one, g);
   std::array<Value, History> inverse{}, taken{};
@@ -60985,9 +61502,11 @@ constexpr Growable<Value> next_direction(const Vectors& all, const Growable<Valu
 /// the loss falls, so use a small rate far from the minimum, or use ts::train::minimize, which has a line search. Sums
 /// are f32, or f64 for models of f64.
 ///
-/// Communication: 3 History + 4 all_reduces of a rank-0 tensor; partial gradients are reduced into the sharding of the
-/// parameters. Errors: structure when model, gradients and state differ. Source: Nocedal, Math. Comp. 35 (1980); Liu,
-/// Nocedal, Math. Programming 45 (1989).
+/// A model of more than 8 tensors has its history copied in each step, for loops over the history.
+///
+/// Communication: 3 History + 4 all_reduces of a rank-0 tensor, and one more with loops; partial gradients are reduced
+/// into the sharding of the parameters. Errors: structure when model, gradients and state differ. Source: Nocedal,
+/// Math. Comp. 35 (1980); Liu, Nocedal, Math. Programming 45 (1989).
 template <class Model, int History, optim::GradientsOf<Model> Gradients>
 constexpr auto lbfgs(const Model& model, const Gradients& gradients,
                      const optim::LbfgsState<optim::stored_t<Model>, History>& state, const optim::Lbfgs& config = {},
@@ -63480,13 +63999,23 @@ struct BetaincGradients {
     by_x() = static_cast<T>(ops::beta_density(a(), b(), x()));
   }
   template <class T, class, class> static constexpr void gradient(Gradient& r) {
-    if (CustomCall::of(r.node()).result != 2)
-      r.y().refuse(errc::unsupported,
-                   "[betainc] gradient: there is no second derivative by the first two operands of betainc");
-    const Value a = r.x(0), b = r.x(1), x = r.x(2), slope = r.full_g() * r.y();
+    const Value a = r.x(0), b = r.x(1), x = r.x(2);
     const auto digamma = [](Value v) { return build::apply<ops::DigammaOp>(v); };
-    if (r.needs(0)) r.add(0, slope * (build::log(x) + digamma(a + b) - digamma(a)));
-    if (r.needs(1)) r.add(1, slope * (build::apply<ops::Log1pOp>(-x) + digamma(a + b) - digamma(b)));
+    const auto by_a = [&] { return build::log(x) + digamma(a + b) - digamma(a); };  // of the density's logarithm
+    const auto by_b = [&] { return build::apply<ops::Log1pOp>(-x) + digamma(a + b) - digamma(b); };
+    if (const int result = CustomCall::of(r.node()).result; result != 2) {
+      if (r.needs(0) || r.needs(1))
+        r.y().refuse(errc::unsupported,
+                     "[betainc] gradient: there is no second derivative by the first two operands of betainc");
+      const auto of_x = [&](const Value& slope) {
+        r.add(2, r.full_g() * beta_call<BetaincGradients, T>(2, a, b, x) * slope);
+      };
+      if (r.needs(2)) of_x(result == 0 ? by_a() : by_b());
+      return;
+    }
+    const Value slope = r.full_g() * r.y();
+    if (r.needs(0)) r.add(0, slope * by_a());
+    if (r.needs(1)) r.add(1, slope * by_b());
     if (r.needs(2)) r.add(2, slope * ((a - 1.0) / x - (b - 1.0) / (1.0 - x)));
   }
 };
@@ -63548,8 +64077,9 @@ struct BetalnTag : Binary<ops::HypotOp> {
 /// The regularised incomplete beta function, the integral of t^(a - 1) (1 - t)^(b - 1) from 0 to x over that from 0 to
 /// 1 (scipy.special.betainc, jax.scipy.special.betainc): the distribution function of a beta distribution. NaN for a or
 /// b that are not above 0 or infinite, and for x outside of [0, 1]. Operands are numbers or tensors, broadcast against
-/// each other; integers give f32. Computed in double: an error of 1e-15 (1 + a + b). Gradients of all operands; of
-/// second derivatives only that by x; the others are the error unsupported. Errors: shape_mismatch. No communication; a
+/// each other; integers give f32. Computed in double: an error of 1e-15 (1 + a + b). Gradients of all operands.
+/// Derivatives of all orders by x, and of these by a and b; of the derivatives by a and b those by x. Errors:
+/// shape_mismatch; unsupported for a second derivative by a and b of what is not a derivative by x. No communication; a
 /// call for each element, which does not fuse. Source: Numerical Recipes 6.4.
 template <Operand A, Operand B, Operand X>
   requires(TensorOperand<A> || TensorOperand<B> || TensorOperand<X>)
@@ -65847,7 +66377,8 @@ constexpr auto map_batched(const F& f, const Xs& xs, Source source, const Name* 
   Module& module = *context.module;
   BodyTrace body(module, {.scan = true});
   const Value inside{&module, module.current, -1, source};
-  const auto slices = step_of(xs, body);
+  SliceOfBody take_slice{body};
+  const auto slices = step_of(xs, take_slice);
   if (axis != nullptr) name_axis(body, inside, *axis);
   const auto y = as_carry(inside, settle(f(slices)));
   if constexpr (holds_local_v<Xs>) {
@@ -69712,79 +70243,136 @@ template <int Steps> inline constexpr Unroll<Steps> unroll{};
 
 namespace detail {
 
-/// f of each tensor of xs, which keeps its structure. A plain struct stays one if f keeps ranks (`Keep`), and becomes a
-/// tuple otherwise, since its fields have fixed ranks. `Like`: see TensorBeside.
-template <class Like, bool Keep = false, class T, class F> constexpr auto map_steps(const T& x, const F& f) {
-  constexpr bool is_stack = is_stack_v<T>;
-  static_assert(!is_stack, "tessera: a loop over a ts::Stack can't be unrolled; leave ts::unroll out");
-  if constexpr (StoredOperand<T> && !std::is_void_v<Like>) {
-    return f(Like::of_field(x, x.placeholder().source));
-  } else if constexpr (TensorOperand<T>) {
-    return f(as_sym(x));
-  } else if constexpr (NumberOperand<T> || is_stack || std::is_empty_v<T>) {
-    return x;
-  } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
-    return map_items(x, [&](const auto& item) { return map_steps<Like, Keep>(item, f); });
-  } else if constexpr (Keep) {
-    return with_fields(x, [&]<class... Fields>(const Fields&... fields) {
-      return T{as_field<Fields>(map_steps<Like, true>(fields, f))...};
-    });
-  } else {
-    return with_fields(x, [&](const auto&... fields) {
-      return std::tuple<decltype(map_steps<Like>(fields, f))...>{map_steps<Like>(fields, f)...};
-    });
-  }
-}
-
-/// The slices of the tensors of a T, as map_steps leaves them, as what a scan over a T gives to its function.
-template <class T, class X> constexpr auto as_step(const X& x) {
-  if constexpr (TensorOperand<T> || NumberOperand<T> || std::is_empty_v<T>) {
-    return x;
-  } else if constexpr (is_array_v<T>) {
-    return map_items(x, [](const auto& item) { return as_step<typename T::value_type>(item); });
-  } else if constexpr (is_tuple_v<T>) {
-    return [&]<template <class...> class Tuple, class... Ts, std::size_t... I>(const Tuple<Ts...>*,
-                                                                               std::index_sequence<I...>) {
-      return Tuple<decltype(as_step<Ts>(std::get<I>(x)))...>{as_step<Ts>(std::get<I>(x))...};
-    }(static_cast<const T*>(nullptr), std::make_index_sequence<std::tuple_size_v<T>>());
-  } else {
-    return [&]<class... Fields, std::size_t... I>(TypeList<Fields...>, std::index_sequence<I...>) {
-      if constexpr (std::is_void_v<example_t<T>>)
-        return std::tuple<decltype(as_step<Fields>(std::get<I>(x)))...>{as_step<Fields>(std::get<I>(x))...};
-      else
-        return example_t<T>{as_field<example_t<Fields>>(as_step<Fields>(std::get<I>(x)))...};
-    }(typename FieldsOf<T>::type(), std::make_index_sequence<std::tuple_size_v<X>>());
-  }
-}
-
-/// Which steps a tensor of xs has in the groups of `Steps`, [groups, Steps, ...], and after these, [rest, ...].
-template <int Steps> struct StepGroups {
-  static constexpr Value groups(Value extent) { return extent / extent.integer(Steps, extent.dtype()); }
-  static constexpr Value grouped(Value extent) { return groups(extent) * extent.integer(Steps, extent.dtype()); }
-
-  template <class X> static constexpr auto of_groups(const X& x) {
-    static_assert(X::rank >= 1 && X::rank + device_dims_v<X> < max_rank,
-                  "tessera: xs of an unrolled scan are tensors of 1 to 7 dims, the first of which counts steps; in a "
-                  "ts::shard_map an axis along which they vary counts as one");
-    constexpr int steps = device_dims_v<X>;
-    const Value n = build::extent(x.value, steps);
-    const Value whole = build::slice(x.value, steps, n.integer(0, n.dtype()), grouped(n));
-    Factors f{};
-    Value sizes[max_rank]{groups(n), n.integer(Steps, n.dtype())};
-    for (int d = 0; d <= X::rank; ++d) {
-      f.in_dim[d] = static_cast<std::int8_t>(d > 0 ? d - 1 : 0);
-      f.order[d] = f.out_dim[d] = static_cast<std::int8_t>(d);
-      ++f.count;
+/// One value of several along a dim, of which there are any number.
+constexpr Value concat_all(Growable<Value> parts, int dim) {
+  Growable<Value> joined;
+  while (parts.size() > 1) {  // a concat has up to 16 operands
+    joined.clear();
+    for (std::size_t first = 0; first < parts.size(); first += 16) {
+      Node made = parts[first].node();
+      Growable<std::int32_t> ids;
+      for (std::size_t i = first; i < first + 16 && i < parts.size(); ++i) ids.push_back(parts[i].id);
+      made = {.op = Op::concat,
+              .dtype = made.dtype,
+              .rank = made.rank,
+              .singletons = static_cast<std::uint8_t>(made.singletons & ~(1u << dim)),
+              .labels = pack_dim(dim)};
+      joined.push_back(ids.size() > 1 ? parts[first].make(made, ids.data(), static_cast<int>(ids.size()))
+                                      : parts[first]);
     }
-    return with_rank_t<X, X::rank + 1>(rearrange(whole, X::rank, X::rank + 1, f, sizes));
+    parts = joined;
   }
-  template <class X> static constexpr auto of_rest(const X& x) {
-    constexpr int steps = device_dims_v<X>;
-    const Value n = build::extent(x.value, steps);
-    return X(build::slice(x.value, steps, grouped(n), n - grouped(n)));
+  return parts[0];
+}
+/// Merges dims 0 and 1 of a value.
+constexpr Value merge_first_dims(const Value& x) {
+  Factors f{};
+  for (int d = 0; d < x.rank(); ++d) {
+    f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
+    f.out_dim[d] = static_cast<std::int8_t>(d > 0 ? d - 1 : 0);
+    ++f.count;
   }
+  return rearrange(x, x.rank(), x.rank() - 1, f, nullptr);
+}
+
+/// Step k of a group, as what makes the slices of xs: see step_of.
+struct StepOfGroup {
+  const Growable<Value>& tensors;
+  int k;
+  std::size_t next = 0;
+  constexpr Value operator()(const Value&, int, Storage) {
+    const Value& all = tensors[next++];
+    const Value at = all.integer(k, DType::i64), one = all.integer(1, DType::i64);
+    return build::drop_singletons(build::slice(all, 0, at, one), 1u);
+  }
+};
+
+/// Lists the tensors of a structure.
+struct ListTensors {
+  Growable<Value> values{};
+  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) values.push_back(here(turned(value_behind(leaf))));
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+
+/// Divides the tensors of xs into groups of `Steps` and the steps after these, [rest, ...], which replace them.
+template <int Steps> struct DivideSteps {
+  Source source;
+  Growable<Value> groups{};  ///< [groups, Steps, ...]
+  bool in_stack = false;
+
+  static constexpr Value count(Value extent) { return extent / extent.integer(Steps, extent.dtype()); }
+  static constexpr Value grouped(Value extent) { return count(extent) * extent.integer(Steps, extent.dtype()); }
+
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) {
+      const int added = in_stack ? 2 : 1;  // a tensor of a Stack has a dim of layers, which its type lacks
+      const Value all = in_one_block(here(turned(value_behind(leaf))).at(source));
+      const int dim = in_stack ? 0 : all.rank() - Leaf::rank;
+      if (Leaf::rank + added < 2 || all.rank() == max_rank)
+        all.refuse(errc::capacity,
+                   "[scan] unroll: xs of an unrolled scan are tensors of 1 to 7 dims, the first of which counts steps; "
+                   "in a ts::shard_map an axis along which they vary counts as one, and in a Stack the layers do");
+      if (Leaf::rank + added < 2 || all.rank() == max_rank) return;
+      const Value n = build::extent(all, dim);
+      const Value front = build::move_dim(build::slice(all, dim, n.integer(0, n.dtype()), grouped(n)), dim, 0);
+      Factors f{};
+      Value sizes[max_rank]{count(n), n.integer(Steps, n.dtype())};
+      for (int d = 0; d <= front.rank(); ++d) {
+        f.in_dim[d] = static_cast<std::int8_t>(d > 0 ? d - 1 : 0);
+        f.order[d] = f.out_dim[d] = static_cast<std::int8_t>(d);
+        ++f.count;
+      }
+      groups.push_back(rearrange(front, front.rank(), front.rank() + 1, f, sizes));
+      replace_leaf(leaf, build::slice(all, dim, grouped(n), n - grouped(n)));
+    }
+  }
+  constexpr void enter_stack(const auto&) { in_stack = true; }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() { in_stack = false; }
+};
+
+/// Joins the tensors of a Stack of results, those of the steps after the groups, behind the results of the groups: for
+/// each step of a group, those of all groups.
+struct JoinLayers {
+  Growable<Growable<Value>> of_groups;
+  Source source;
+  std::size_t next = 0;
+
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) {
+      Growable<Value> parts;
+      for (const Growable<Value>& step : of_groups) parts.push_back(in_one_block(step[next].at(source)));
+      parts.push_back(in_one_block(here(turned(value_behind(leaf))).at(source)));
+      ++next;
+      if (has_device_dims(leaf)) {
+        const FieldsOfDevices& fields = *parts[0].module->fields;
+        unsigned axes = 0;
+        for (const Value& part : parts) axes |= fields.differing(part, Leaf::rank, 1);
+        for (Value& part : parts) part = fields.spread(part, Leaf::rank, 1, axes);
+      }
+      const Value rest = parts[parts.size() - 1];
+      Growable<Value> both, grouped;
+      for (std::size_t k = 0; k + 1 < parts.size(); ++k)
+        grouped.push_back(build::insert_singletons(parts[k], 1u << 1, parts[k].rank() + 1));
+      both.push_back(merge_first_dims(concat_all(grouped, 1)));
+      both.push_back(rest);
+      replace_leaf(leaf, concat_all(both, 0));
+    }
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+
+/// How the results of an unrolled scan are put together.
+struct JoinSteps {
+  Source source;
   /// The y of all steps, from those of the groups, [groups, Steps, ...], and of the rest.
-  template <class X, class Rest> static constexpr auto joined(const X& grouped, const Rest& rest) {
+  template <class X, class Rest> constexpr auto operator()(const X& grouped, const Rest& rest) const {
     if constexpr (TensorOperand<Rest>) {
       Factors f{};
       for (int d = 0; d < X::rank; ++d) {
@@ -69795,20 +70383,31 @@ template <int Steps> struct StepGroups {
       std::array<Rest, 2> parts{Rest(rearrange(grouped.value, X::rank, Rest::rank, f, nullptr)), rest};
       spread_alike(parts);
       return Rest(ConcatTag<Rest::rank, 0>::emit(parts[0].value, parts[0].value, parts[1].value));
+    } else if constexpr (is_stack_v<Rest>) {  // grouped: a Stack for each step of a group
+      JoinLayers join{{}, source};
+      const auto list = [&](const auto& step) {
+        ListTensors tensors;
+        for_each_leaf(step[0], tensors);
+        join.of_groups.push_back(tensors.values);
+      };
+      std::apply([&](const auto&... steps) { (list(steps), ...); }, grouped);
+      Rest made = rest;
+      for_each_leaf(made[0], join);
+      return made;
     } else if constexpr (is_array_v<Rest>) {
       Rest made{};
-      for (std::size_t i = 0; i < rest.size(); ++i) made[i] = joined(grouped[i], rest[i]);
+      for (std::size_t i = 0; i < rest.size(); ++i) made[i] = (*this)(grouped[i], rest[i]);
       return made;
     } else {
       return [&]<template <class...> class Tuple, class... Ts, std::size_t... I>(const Tuple<Ts...>& own,
                                                                                  std::index_sequence<I...>) {
-        return Tuple<Ts...>{joined(std::get<I>(grouped), std::get<I>(own))...};
+        return Tuple<Ts...>{(*this)(std::get<I>(grouped), std::get<I>(own))...};
       }(rest, std::make_index_sequence<std::tuple_size_v<Rest>>());
     }
   }
 };
 
-/// The y of several steps, along a new leading dim.
+/// The y of several steps, along a new leading dim; of a plain struct, a tuple of them.
 template <class Y, std::size_t Steps> constexpr auto stacked_steps(const std::array<Y, Steps>& ys) {
   if constexpr (TensorOperand<Y>) {
     constexpr bool fits = Y::rank + device_dims_v<Y> + 2 <= max_rank;
@@ -69817,28 +70416,13 @@ template <class Y, std::size_t Steps> constexpr auto stacked_steps(const std::ar
     constexpr int steps = device_dims_v<Y>;
     std::array<Y, Steps> alike = ys;
     spread_alike(alike);
-    Growable<Value> parts, joined;
+    Growable<Value> parts;
     for (const Y& y : alike) {
       const Value own = here(value_behind(y));
       parts.push_back(build::insert_singletons(own, 1u << steps, own.rank() + 1));
     }
-    while (parts.size() > 1) {  // a concat has up to 16 operands
-      joined.clear();
-      for (std::size_t first = 0; first < parts.size(); first += 16) {
-        Node made = parts[first].node();
-        Growable<std::int32_t> ids;
-        for (std::size_t i = first; i < first + 16 && i < parts.size(); ++i) ids.push_back(parts[i].id);
-        made = {.op = Op::concat,
-                .dtype = made.dtype,
-                .rank = made.rank,
-                .singletons = static_cast<std::uint8_t>(made.singletons & ~(1u << steps)),
-                .labels = pack_dim(steps)};
-        joined.push_back(ids.size() > 1 ? parts[first].make(made, ids.data(), static_cast<int>(ids.size()))
-                                        : parts[first]);
-      }
-      parts = joined;
-    }
-    return with_rank_t < Y, fits ? Y::rank + 1 : Y::rank > (parts[0]);
+    using All = with_rank_t<Y, fits ? Y::rank + 1 : Y::rank>;
+    return All(concat_all(parts, steps));
   } else if constexpr (is_array_v<Y>) {
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
       const auto item = [&](std::size_t i) {
@@ -69848,8 +70432,11 @@ template <class Y, std::size_t Steps> constexpr auto stacked_steps(const std::ar
       };
       return std::array<decltype(item(0)), sizeof...(I)>{item(I)...};
     }(std::make_index_sequence<std::tuple_size_v<Y>>());
+  } else if constexpr (!is_tuple_v<Y>) {
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return std::make_tuple(ys[I]...);
+    }(std::make_index_sequence<Steps>());
   } else {
-    static_assert(is_tuple_v<Y>, "tessera: y of an unrolled scan is a tensor, or a tuple, pair or array of tensors");
     return [&]<template <class...> class Tuple, class... Ts, std::size_t... I>(const Tuple<Ts...>*,
                                                                                std::index_sequence<I...>) {
       const auto item = [&]<std::size_t At>(std::integral_constant<std::size_t, At>) {
@@ -69901,6 +70488,26 @@ constexpr auto run_group(const Carry& init, const Call& call, Module& module, bo
   }
 }
 
+/// What a step takes its slice of: a size stays a size.
+template <class Like, class Xs> struct TakenBy {
+  using type = carry_t<Xs, Like>;
+};
+template <class Like, SizeOperand Xs> struct TakenBy<Like, Xs> {
+  using type = Xs;
+};
+/// The carry that f returns, where numbers of init may adapt to it.
+template <class Like, class F, class Init, class Xs> struct UnrolledCarry {
+  using type = void;
+};
+template <class Like, class F, class Init, class Xs>
+  requires(holds_literal_v<Init>)
+struct UnrolledCarry<Like, F, Init, Xs> {
+  using Taken = typename TakenBy<Like, Xs>::type;
+  using Result = std::remove_cvref_t<
+      std::invoke_result_t<StepCall<Like>, const F&, const carry_t<Init, Like>&, const Taken&, BodyTrace&>>;
+  using type = typename ReturnedCarry<Result, Like>::type;
+};
+
 template <int Steps, class F, class Init, class Xs>
 constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool reverse, Source source) {
   using Like = local_in_t<Init, Xs>;
@@ -69909,16 +70516,17 @@ constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool re
   if (context.module == nullptr) fail_outside_of_trace("scan", "ts::scan", source);
   context = context.at(source);
   Module& module = *context.module;
+  using Returned = typename UnrolledCarry<Like, F, Init, Xs>::type;
   const auto both = [&](const auto& group, const auto& of_groups, const auto& of_rest) {
-    const auto first = as_carry<Like>(context, init);
+    const auto first = as_carry<Like>(context, adapted<Like, Returned>(context, init));
     if (reverse) {
       const auto [carry, rest] = scan(f, first, of_rest, true, source);
       const auto [last, ys] = scan(group, carry, of_groups, true, source);
-      return std::tuple(last, StepGroups<Steps>::joined(ys, rest));
+      return std::tuple(last, JoinSteps{source}(ys, rest));
     } else {
       const auto [carry, ys] = scan(group, first, of_groups, false, source);
       const auto [last, rest] = scan(f, carry, of_rest, false, source);
-      return std::tuple(last, StepGroups<Steps>::joined(ys, rest));
+      return std::tuple(last, JoinSteps{source}(ys, rest));
     }
   };
   if constexpr (SizeOperand<Xs>) {
@@ -69927,23 +70535,22 @@ constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool re
           carry, [&](const auto& own, int) { return f(own); }, module, reverse, source);
     };
     const Value n = as_size(lower(context, Dim(xs)));
-    return both(group, Dim(StepGroups<Steps>::groups(n)), Dim(n - StepGroups<Steps>::grouped(n)));
+    return both(group, Dim(DivideSteps<Steps>::count(n)), Dim(n - DivideSteps<Steps>::grouped(n)));
   } else {
-    const auto steps = as_carry<Like>(context, xs);
+    using Taken = carry_t<Xs, Like>;
+    Taken rest = as_carry<Like>(context, xs);
+    StepsInGroups<Taken> groups{rest, {}};
+    DivideSteps<Steps> divide{source};
+    for_each_leaf(rest, divide);
+    groups.tensors = divide.groups;
     const auto group = [&](const auto& carry, const auto& x) {
       const auto call = [&](const auto& own, int k) {
-        return f(own, as_step<std::remove_const_t<decltype(steps)>>(map_steps<Like>(x, [&](const auto& all) {
-                   using X = std::remove_cvref_t<decltype(all)>;
-                   constexpr int dim = device_dims_v<X>;
-                   const Value at = all.value.integer(k, DType::i64), one = all.value.integer(1, DType::i64);
-                   return with_rank_t<X, X::rank - 1>(
-                       build::drop_singletons(build::slice(all.value, dim, at, one), 1u << dim));
-                 })));
+        StepOfGroup take{x.tensors, k};
+        return f(own, step_of<Like>(x.xs, take));
       };
       return run_group<Like, Steps>(carry, call, module, reverse, source);
     };
-    return both(group, map_steps<Like>(steps, [](const auto& x) { return StepGroups<Steps>::of_groups(x); }),
-                map_steps<Like, true>(steps, [](const auto& x) { return StepGroups<Steps>::of_rest(x); }));
+    return both(group, groups, rest);
   }
 }
 
@@ -69952,8 +70559,8 @@ constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool re
 /// ts::scan whose body computes `Steps` steps, as `unroll` of jax.lax.scan: `ts::scan(f, init, xs, ts::unroll<4>)`. The
 /// results are those of the scan without it. Kernels of one step can fuse with those of the next one, and the program
 /// is longer. Steps after the last whole group run in a second loop, so the number of steps is any. xs are reshaped,
-/// and y of both loops joined. Errors, besides those of scan: unsupported where a step draws random numbers with a key
-/// that is a number; a Stack in xs and a plain struct as y don't compile. Communication: that of f, once a step.
+/// and y of both loops joined; the layers of a Stack in xs are copied into one tensor. Errors, besides those of scan:
+/// unsupported where a step draws random numbers with a key that is a number. Communication: that of f, once a step.
 template <class F, class Init, class Xs, int Steps>
 constexpr auto scan(const F& f, const Init& init, const Xs& xs, Unroll<Steps>, ScanOptions options = {},
                     Here at = Here::current()) {
@@ -70312,6 +70919,38 @@ constexpr Value extended(const ShardMapText& text, const LocalValue& x, unsigned
 
 namespace tessera {
 
+namespace detail {
+
+template <class Region> struct FieldsOfRegion {
+  static constexpr unsigned differing(const Value& x, int rank, int layers) {
+    return extending({x, Region::all, rank}, layers);
+  }
+  static constexpr Value spread(const Value& x, int rank, int layers, unsigned axes) {
+    if ((axes & ~differing(x, rank, layers)) == 0) return x;
+    constexpr int leads = bit_count(Region::all);
+    const Value behind = layers == 0 ? x : build::move_dim(x, 0, leads);
+    const Value made = extended(Region::text, {behind, Region::all, rank + layers}, Region::all, axes);
+    return layers == 0 ? made : build::move_dim(made, leads, 0);
+  }
+  static constexpr FieldsOfDevices fields{differing, spread};
+};
+/// While it lives, loops know the shard_map whose function is being traced.
+class FieldsScope {
+ public:
+  constexpr FieldsScope(Module& module, const FieldsOfDevices& fields) : module_(module), before_(module.fields) {
+    module.fields = &fields;
+  }
+  constexpr ~FieldsScope() { module_.fields = before_; }
+  FieldsScope(const FieldsScope&) = delete;
+  FieldsScope& operator=(const FieldsScope&) = delete;
+
+ private:
+  Module& module_;
+  const FieldsOfDevices* before_;
+};
+
+}  // namespace detail
+
 /// A tensor inside the function of a shard_map: the shard that one device holds. `Varying` has a bit for each axis (in
 /// the order of the text) along which devices hold different values. It is part of the type, so that a result that
 /// differs between devices can't be returned as one that is replicated.
@@ -70356,14 +70995,10 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
   }
   /// The axes along which a tensor of all layers of a Stack differs; its dim of layers is in front of those of devices.
   static constexpr unsigned differing_layers(const Value& layers, int layer_rank) {
-    return detail::extending({layers, Region::all, layer_rank}, 1);
+    return detail::FieldsOfRegion<Region>::differing(layers, layer_rank, 1);
   }
   static constexpr Value spread_layers(const Value& layers, int layer_rank, unsigned axes) {
-    if ((axes & ~differing_layers(layers, layer_rank)) == 0) return layers;
-    constexpr int leads = detail::bit_count(Region::all);
-    const Value behind = build::move_dim(layers, 0, leads);
-    return build::move_dim(detail::extended(Region::text, {behind, Region::all, layer_rank + 1}, Region::all, axes),
-                           leads, 0);
+    return detail::FieldsOfRegion<Region>::spread(layers, layer_rank, 1, axes);
   }
   /// The value without dims of devices: it is the same on all of them.
   constexpr Value shared() const { return detail::narrowed({here(value), Varying, Rank}, 0).value; }
@@ -70692,7 +71327,10 @@ namespace detail {
 
 /// The bits of the axes that a collective names, checked. `Varies`: the value has to vary along all of them.
 template <bool Varies, class X, FixedString... Axes> constexpr unsigned axes_of_call() {
-  static_assert(LocalOperand<X>, "tessera: a collective over a named axis takes local values, inside a ts::shard_map");
+  constexpr bool is_local = LocalOperand<X>;
+  static_assert(is_local,
+                "tessera: a collective over a named axis takes local values, inside a ts::shard_map; of a tensor in a "
+                "struct, write ts::local_of(own.up, x), where x is any local value");
   static_assert(sizeof...(Axes) > 0,
                 "tessera: a collective needs at least one mesh axis, as in ts::psum<\"model\">(x)");
   if constexpr (LocalOperand<X> && sizeof...(Axes) > 0) {
@@ -71248,7 +71886,8 @@ template <class Region, class R, int Spec> constexpr bool may_leave() {
   constexpr bool whole = StoredOperand<R> || is_tensor_struct_v<R>;
   static_assert(
       LocalOperand<R> || whole,
-      "tessera: the function of a shard_map returns a local tensor, a struct of tensors, or a tuple of these");
+      "tessera: the function of a shard_map returns a local tensor, a struct of tensors, or a tuple of these; a "
+      "collective of a tensor in a struct takes ts::local_of(own.up, x), where x is any local value");
   constexpr SpecItem item = Region::text.out_items[Spec];
   if constexpr (whole) {
     static_assert(!item.list || item.count == tensors_of<R>(),
@@ -71324,8 +71963,9 @@ template <FixedString Text, class F, class... Xs> struct ShardMapTag {
   static constexpr bool right_count = (tensors == Region::text.ins || !Region::text.valid) && one_region && apart;
 
   /// Calls the function with the local values of these arguments; returns a local value or a tuple of them.
-  template <class... Values> static constexpr auto run(Source source, const Values&... values) {
-    return run(std::index_sequence_for<Xs...>(), source, values...);
+  template <class... Values> static constexpr auto run(const Value& context, const Values&... values) {
+    const FieldsScope scope(*context.module, FieldsOfRegion<Region>::fields);
+    return run(std::index_sequence_for<Xs...>(), context.source, values...);
   }
   template <std::size_t... I, class... Values>
   static constexpr auto run(std::index_sequence<I...>, Source source, const Values&... values) {
@@ -71366,7 +72006,7 @@ template <FixedString Text, class F, class... Xs> struct ShardMapTag {
     static constexpr int rank = traced::rank;
   };
   template <class... Values> static constexpr Value emit(Value context, const Values&... values) {
-    return leave_as_sym<Region, 0>(run(context.source, values.at(context.source)...), context.source).value;
+    return leave_as_sym<Region, 0>(run(context, values.at(context.source)...), context.source).value;
   }
 };
 
@@ -71416,7 +72056,7 @@ template <FixedString Text, class F> class ShardMapped {
              "[shard_map] stored tensors: with structs or several results, call shard_map inside a function "
              "of ts::compile");
       context = context.at(source_);
-      const auto made = Tag::run(source_, detail::argument_in(context, xs)...);
+      const auto made = Tag::run(context, detail::argument_in(context, xs)...);
       if constexpr (Tag::single)
         return detail::leave_as_sym<Region, 0>(made, source_);
       else
