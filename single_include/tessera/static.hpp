@@ -13567,8 +13567,15 @@ constexpr WindowedDims patches_windows(const ShapeContext& c) {
     if (!slices && own.before < 0) fail_windows(c, "negative padding", own, c.number(at + 4));
     std::int64_t last = 0, padded = 0;  // the offset of a window's last element; the padded extent
     if (!add_fits(own.extent, own.before, padded) || !add_fits(padded, c.number(at + 4), padded)) fail_large(c);
-    if (slices && (own.before > 0 || c.number(at + 4) > 0 || padded < 1))
-      fail_shapes(c, "start and size are outside the dim", "slice");
+    if (slices) {
+      const bool empty = padded == 1 - own.stride;  // a slice of size 0
+      if (own.before > 0 || (empty ? -own.before > own.extent : c.number(at + 4) > 0 || padded < 1))
+        fail_shapes(c, "start and size are outside the dim", "slice");
+      if (empty) {
+        dims.push_back(own);
+        continue;
+      }
+    }
     if (!multiply_fits(own.size - 1, own.dilation, last) || padded <= last)
       fail_windows(c, "a window is longer than the padded dim", own, c.number(at + 4));
     own.count = (padded - last - 1) / own.stride + 1;

@@ -13681,8 +13681,15 @@ constexpr WindowedDims patches_windows(const ShapeContext& c) {
     if (!slices && own.before < 0) fail_windows(c, "negative padding", own, c.number(at + 4));
     std::int64_t last = 0, padded = 0;  // the offset of a window's last element; the padded extent
     if (!add_fits(own.extent, own.before, padded) || !add_fits(padded, c.number(at + 4), padded)) fail_large(c);
-    if (slices && (own.before > 0 || c.number(at + 4) > 0 || padded < 1))
-      fail_shapes(c, "start and size are outside the dim", "slice");
+    if (slices) {
+      const bool empty = padded == 1 - own.stride;  // a slice of size 0
+      if (own.before > 0 || (empty ? -own.before > own.extent : c.number(at + 4) > 0 || padded < 1))
+        fail_shapes(c, "start and size are outside the dim", "slice");
+      if (empty) {
+        dims.push_back(own);
+        continue;
+      }
+    }
     if (!multiply_fits(own.size - 1, own.dilation, last) || padded <= last)
       fail_windows(c, "a window is longer than the padded dim", own, c.number(at + 4));
     own.count = (padded - last - 1) / own.stride + 1;
@@ -26857,6 +26864,9 @@ ShardedTensor<T, Rank> filled(std::string_view op, const Shape& shape, T value, 
 
 }  // namespace detail
 
+// `class... TypeOnly` takes no arguments: with a rank, `zeros<float, 2>({3, 4}, mesh)`, the overload of a Shape is
+// meant.
+
 /// A tensor of equal elements. A shape in braces determines the rank; with a Shape object write `full<float, 2>(...)`.
 ///
 ///     auto w = ts::full<float>({64, 32}, 0.5f, mesh, {"data"});
@@ -26867,7 +26877,7 @@ ShardedTensor<T, Rank> full(const Shape& shape, std::type_identity_t<T> value, c
                             const PartitionSpec& spec = {}, Here at = Here::current()) {
   return detail::filled<T, Rank>("full", shape, value, mesh, spec, at);
 }
-template <Element T, std::size_t Rank>
+template <Element T, class... TypeOnly, std::size_t Rank>
 auto full(const Extent (&shape)[Rank], std::type_identity_t<T> value, const Mesh& mesh, const PartitionSpec& spec = {},
           Here at = Here::current()) {
   return full<T, static_cast<int>(Rank)>(detail::shape_from(shape), value, mesh, spec, at);
@@ -26895,7 +26905,7 @@ ShardedTensor<T, Rank> zeros(const Shape& shape, const Mesh& mesh, const Partiti
                              Here at = Here::current()) {
   return detail::filled<T, Rank>("zeros", shape, T(0), mesh, spec, at);
 }
-template <Element T = float, std::size_t Rank>
+template <Element T = float, class... TypeOnly, std::size_t Rank>
 auto zeros(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   return zeros<T, static_cast<int>(Rank)>(detail::shape_from(shape), mesh, spec, at);
 }
@@ -26910,7 +26920,7 @@ ShardedTensor<T, Rank> ones(const Shape& shape, const Mesh& mesh, const Partitio
                             Here at = Here::current()) {
   return detail::filled<T, Rank>("ones", shape, T(1), mesh, spec, at);
 }
-template <Element T = float, std::size_t Rank>
+template <Element T = float, class... TypeOnly, std::size_t Rank>
 auto ones(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   return ones<T, static_cast<int>(Rank)>(detail::shape_from(shape), mesh, spec, at);
 }
@@ -28598,7 +28608,7 @@ ShardedTensor<T, Rank> normal(Key key, const Shape& shape, const Mesh& mesh, con
   };
   return detail::random_tensor<T, Rank>("normal", Distribution::normal, key, shape, mesh, spec, Cost{2}, finish, at);
 }
-template <Element T = float, std::size_t Rank>
+template <Element T = float, class... TypeOnly, std::size_t Rank>
 auto normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
             computed_t<T> mean = 0, computed_t<T> stddev = 1, Here at = Here::current()) {
   return normal<T, static_cast<int>(Rank)>(key, detail::shape_from(shape), mesh, spec, mean, stddev, at);
@@ -28627,7 +28637,7 @@ ShardedTensor<T, Rank> uniform(Key key, const Shape& shape, const Mesh& mesh, co
   };
   return detail::random_tensor<T, Rank>("uniform", Distribution::uniform, key, shape, mesh, spec, Cost{2}, finish, at);
 }
-template <Element T = float, std::size_t Rank>
+template <Element T = float, class... TypeOnly, std::size_t Rank>
 auto uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
              computed_t<T> low = 0, computed_t<T> high = 1, Here at = Here::current()) {
   return uniform<T, static_cast<int>(Rank)>(key, detail::shape_from(shape), mesh, spec, low, high, at);

@@ -158,6 +158,9 @@ ShardedTensor<T, Rank> filled(std::string_view op, const Shape& shape, T value, 
 
 }  // namespace detail
 
+// `class... TypeOnly` takes no arguments: with a rank, `zeros<float, 2>({3, 4}, mesh)`, the overload of a Shape is
+// meant.
+
 /// A tensor of equal elements. A shape in braces determines the rank; with a Shape object write `full<float, 2>(...)`.
 ///
 ///     auto w = ts::full<float>({64, 32}, 0.5f, mesh, {"data"});
@@ -168,7 +171,7 @@ ShardedTensor<T, Rank> full(const Shape& shape, std::type_identity_t<T> value, c
                             const PartitionSpec& spec = {}, Here at = Here::current()) {
   return detail::filled<T, Rank>("full", shape, value, mesh, spec, at);
 }
-template <Element T, std::size_t Rank>
+template <Element T, class... TypeOnly, std::size_t Rank>
 auto full(const Extent (&shape)[Rank], std::type_identity_t<T> value, const Mesh& mesh, const PartitionSpec& spec = {},
           Here at = Here::current()) {
   return full<T, static_cast<int>(Rank)>(detail::shape_from(shape), value, mesh, spec, at);
@@ -196,7 +199,7 @@ ShardedTensor<T, Rank> zeros(const Shape& shape, const Mesh& mesh, const Partiti
                              Here at = Here::current()) {
   return detail::filled<T, Rank>("zeros", shape, T(0), mesh, spec, at);
 }
-template <Element T = float, std::size_t Rank>
+template <Element T = float, class... TypeOnly, std::size_t Rank>
 auto zeros(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   return zeros<T, static_cast<int>(Rank)>(detail::shape_from(shape), mesh, spec, at);
 }
@@ -211,7 +214,7 @@ ShardedTensor<T, Rank> ones(const Shape& shape, const Mesh& mesh, const Partitio
                             Here at = Here::current()) {
   return detail::filled<T, Rank>("ones", shape, T(1), mesh, spec, at);
 }
-template <Element T = float, std::size_t Rank>
+template <Element T = float, class... TypeOnly, std::size_t Rank>
 auto ones(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   return ones<T, static_cast<int>(Rank)>(detail::shape_from(shape), mesh, spec, at);
 }

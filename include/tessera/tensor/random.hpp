@@ -108,7 +108,7 @@ ShardedTensor<T, Rank> normal(Key key, const Shape& shape, const Mesh& mesh, con
   };
   return detail::random_tensor<T, Rank>("normal", Distribution::normal, key, shape, mesh, spec, Cost{2}, finish, at);
 }
-template <Element T = float, std::size_t Rank>
+template <Element T = float, class... TypeOnly, std::size_t Rank>
 auto normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
             computed_t<T> mean = 0, computed_t<T> stddev = 1, Here at = Here::current()) {
   return normal<T, static_cast<int>(Rank)>(key, detail::shape_from(shape), mesh, spec, mean, stddev, at);
@@ -137,7 +137,7 @@ ShardedTensor<T, Rank> uniform(Key key, const Shape& shape, const Mesh& mesh, co
   };
   return detail::random_tensor<T, Rank>("uniform", Distribution::uniform, key, shape, mesh, spec, Cost{2}, finish, at);
 }
-template <Element T = float, std::size_t Rank>
+template <Element T = float, class... TypeOnly, std::size_t Rank>
 auto uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
              computed_t<T> low = 0, computed_t<T> high = 1, Here at = Here::current()) {
   return uniform<T, static_cast<int>(Rank)>(key, detail::shape_from(shape), mesh, spec, low, high, at);

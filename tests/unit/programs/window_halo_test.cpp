@@ -332,6 +332,24 @@ TEST(WindowHalo, AGatheredSliceIsGatheredAfterItIsTaken) {
   EXPECT_EQ(whole.plan(x).wire_bytes(), 3 * 2 * 8);
 }
 
+// x[start:start:3] has no elements, and its gradient is zeros, as in PyTorch and JAX.
+constexpr auto none_of = ts::compile([](const auto& x, ts::Dim start) {
+  const auto loss = [&](const auto& v) { return ts::sum(ts::slice<0>(v, start, 0, 3)) + ts::sum(v * v); };
+  return std::tuple(ts::slice<0>(x, start, 0, 3), ts::grad(loss)(x));
+});
+TEST(WindowHalo, SlicesOfNoElements) {
+  for (const int devices : {1, 2, 4})
+    for (const std::int64_t start : {0, 3, 7}) {
+      const auto x = ts::shard(Values(7, 1.0), {7}, ts::Mesh({{"x", devices}}), {"x"});
+      const auto [y, gradient] = none_of(x, ts::Dim(start));
+      EXPECT_EQ(ts::shape(y), ts::Shape{0});
+      EXPECT_EQ(ts::to_host(gradient), Values(7, 2.0));
+    }
+  const auto empty = ts::shard(Values(), {0}, ts::Mesh({{"x", 2}}), {"x"});
+  EXPECT_EQ(ts::shape(std::get<0>(none_of(empty, ts::Dim(0)))), ts::Shape{0});
+  EXPECT_THROW(none_of(empty, ts::Dim(1)), ts::error);
+}
+
 constexpr ts::Unfold window{.window = {3, 2}, .strides = {2, 1}, .padding = {1, 1}, .dilation = {1, 2}};
 constexpr auto unfolds = ts::compile([](auto x) {
   const auto f = [](const auto& v) { return ts::unfold(v, window); };
