@@ -1,6 +1,7 @@
 // Training steps in the loops of a program: the state of an optimizer, with its number of steps, in a carry.
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <tuple>
@@ -234,6 +235,35 @@ TEST(ScalarsInLoops, RefusesWhatAStepCannotChange) {
       ts::errc::structure, traced<decltype(layers), ts::Stack<CountingLayer>, Vector>(),
       "[stack] result of a layer: a layer changes a ts::Scalar in a struct; use a tensor of rank 0 "
       "in its place at optimizers_in_loops_test.cpp:");
+}
+
+struct Counted {
+  Vector w;
+  ts::Scalar step;
+};
+constexpr auto branches = ts::compile([](const Counted& s, const auto& i) {
+  const auto up = [](const Counted& t) { return Counted{t.w * 2.0, t.step + 1.0}; };
+  const auto down = [](const Counted& t) { return Counted{t.w * t.step, t.step - 3.0}; };
+  const auto same = [](const Counted& t) { return t; };
+  const Counted a = ts::switch_case(i, std::tuple(up, down, same), s);
+  const Counted b = ts::cond(i > 0, up, down, a);
+  return std::tuple(a, b, b.w * b.step);
+});
+// Branches change a Scalar in a struct; a later branch and an operation use what it became.
+TEST(OptimizersInLoops, BranchesChangeScalars) {
+  const ts::Mesh mesh({{"x", 2}});
+  for (int i = 0; i < 3; ++i) {
+    const Counted s{ts::shard(std::vector<double>{1, 2, 3}, {3}, mesh, {"x"}), ts::Scalar(5.0)};
+    const auto [a, b, product] = branches(s, ts::full<std::int32_t>({}, i, mesh));
+    const double w[] = {2, 5, 1}, step[] = {6, 2, 5};
+    EXPECT_EQ(ts::to_host(a.w), (std::vector<double>{w[i], 2 * w[i], 3 * w[i]})) << i;
+    EXPECT_EQ(a.step.value(), step[i]) << i;
+    const double next_w = i > 0 ? 2 * w[i] : w[i] * step[i], next_step = i > 0 ? step[i] + 1 : step[i] - 3;
+    EXPECT_EQ(ts::to_host(b.w), (std::vector<double>{next_w, 2 * next_w, 3 * next_w})) << i;
+    EXPECT_EQ(b.step.value(), next_step) << i;
+    EXPECT_EQ(ts::to_host(product),
+              (std::vector<double>{next_w * next_step, 2 * next_w * next_step, 3 * next_w * next_step}));
+  }
 }
 
 }  // namespace
