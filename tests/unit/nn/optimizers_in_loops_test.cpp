@@ -237,24 +237,24 @@ TEST(ScalarsInLoops, RefusesWhatAStepCannotChange) {
       "in its place at optimizers_in_loops_test.cpp:");
 }
 
-struct Counted {
+struct WithStep {
   Vector w;
   ts::Scalar step;
 };
-constexpr auto branches = ts::compile([](const Counted& s, const auto& i) {
-  const auto up = [](const Counted& t) { return Counted{t.w * 2.0, t.step + 1.0}; };
-  const auto down = [](const Counted& t) { return Counted{t.w * t.step, t.step - 3.0}; };
-  const auto same = [](const Counted& t) { return t; };
-  const Counted a = ts::switch_case(i, std::tuple(up, down, same), s);
-  const Counted b = ts::cond(i > 0, up, down, a);
+constexpr auto changed = ts::compile([](const WithStep& s, const auto& i) {
+  const auto up = [](const WithStep& t) { return WithStep{t.w * 2.0, t.step + 1.0}; };
+  const auto down = [](const WithStep& t) { return WithStep{t.w * t.step, t.step - 3.0}; };
+  const auto same = [](const WithStep& t) { return t; };
+  const WithStep a = ts::switch_case(i, std::tuple(up, down, same), s);
+  const WithStep b = ts::cond(i > 0, up, down, a);
   return std::tuple(a, b, b.w * b.step);
 });
 // Branches change a Scalar in a struct; a later branch and an operation use what it became.
 TEST(OptimizersInLoops, BranchesChangeScalars) {
   const ts::Mesh mesh({{"x", 2}});
   for (int i = 0; i < 3; ++i) {
-    const Counted s{ts::shard(std::vector<double>{1, 2, 3}, {3}, mesh, {"x"}), ts::Scalar(5.0)};
-    const auto [a, b, product] = branches(s, ts::full<std::int32_t>({}, i, mesh));
+    const WithStep s{ts::shard(std::vector<double>{1, 2, 3}, {3}, mesh, {"x"}), ts::Scalar(5.0)};
+    const auto [a, b, product] = changed(s, ts::full<std::int32_t>({}, i, mesh));
     const double w[] = {2, 5, 1}, step[] = {6, 2, 5};
     EXPECT_EQ(ts::to_host(a.w), (std::vector<double>{w[i], 2 * w[i], 3 * w[i]})) << i;
     EXPECT_EQ(a.step.value(), step[i]) << i;
