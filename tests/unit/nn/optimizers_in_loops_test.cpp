@@ -250,7 +250,7 @@ constexpr auto changed = ts::compile([](const WithStep& s, const auto& i) {
   return std::tuple(a, b, b.w * b.step);
 });
 // Branches change a Scalar in a struct; a later branch and an operation use what it became.
-TEST(OptimizersInLoops, BranchesChangeScalars) {
+TEST(ScalarsInLoops, OfSwitchCase) {
   const ts::Mesh mesh({{"x", 2}});
   for (int i = 0; i < 3; ++i) {
     const WithStep s{ts::shard(std::vector<double>{1, 2, 3}, {3}, mesh, {"x"}), ts::Scalar(5.0)};
