@@ -32836,7 +32836,11 @@ class LeafName {
     return enter(std::string_view(digits + first, sizeof digits - first));
   }
   /// The field at a position of U, by its name where U has field_names.
-  template <class U> constexpr std::size_t enter_field(std::size_t position);
+  template <class U, bool Named> constexpr std::size_t enter_field(std::size_t position) {
+    if constexpr (Named)
+      if (position < std::size(U::field_names)) return enter(std::string_view(U::field_names[position]));
+    return enter(position);
+  }
   constexpr void leave(std::size_t before) { text_.resize(before); }
 
  private:
@@ -32853,12 +32857,6 @@ template <class T> constexpr bool names_fields() {
   } else {
     return false;
   }
-}
-
-template <class U> constexpr std::size_t LeafName::enter_field(std::size_t position) {
-  if constexpr (names_fields<U>())
-    if (position < std::size(U::field_names)) return enter(std::string_view(U::field_names[position]));
-  return enter(position);
 }
 
 /// How the layers of a Stack are visited: each with its position, the first one for all with the position `*`, or each
@@ -32888,11 +32886,12 @@ template <class F> class NameLeaves {
                 layers_ == VisitLayers::each_alike ? name_.enter("*") : name_.enter(static_cast<std::size_t>(i)));
       }
     } else if constexpr (is_tuple_v<U>) {
-      std::apply([&](auto&... items) { visit_fields<void>(items...); }, object);
+      std::apply([&](auto&... items) { visit_fields<void, false>(items...); }, object);
     } else if constexpr (is_array_v<U>) {
       for (std::size_t i = 0; i < object.size(); ++i) visit(object[i], name_.enter(i));
     } else if constexpr (!std::is_empty_v<U>) {
-      with_fields(object, [&](auto&... fields) { visit_fields<U>(fields...); });
+      constexpr bool named = names_fields<U>();
+      with_fields(object, [&](auto&... fields) { visit_fields<U, named>(fields...); });
     }
   }
 
@@ -32903,15 +32902,9 @@ template <class F> class NameLeaves {
     name_.leave(before);
   }
   /// The fields of U, or the items of a tuple.
-  template <class U, class... Fields> constexpr void visit_fields(Fields&... fields) {
+  template <class U, bool Named, class... Fields> constexpr void visit_fields(Fields&... fields) {
     std::size_t i = 0, before = 0;
-    const auto enter = [&] {
-      if constexpr (std::is_void_v<U>)
-        return name_.enter(i++);
-      else
-        return name_.template enter_field<U>(i++);
-    };
-    ((before = enter(), visit(fields), name_.leave(before)), ...);
+    ((before = name_.template enter_field<U, Named>(i++), visit(fields), name_.leave(before)), ...);
   }
 
   LeafName name_{};
