@@ -255,10 +255,11 @@ TEST(ScalarsInLoops, OfSwitchCase) {
   for (int i = 0; i < 3; ++i) {
     const WithStep s{ts::shard(std::vector<double>{1, 2, 3}, {3}, mesh, {"x"}), ts::Scalar(5.0)};
     const auto [a, b, product] = changed(s, ts::full<std::int32_t>({}, i, mesh));
-    const double w[] = {2, 5, 1}, step[] = {6, 2, 5};
-    EXPECT_EQ(ts::to_host(a.w), (std::vector<double>{w[i], 2 * w[i], 3 * w[i]})) << i;
-    EXPECT_EQ(a.step.value(), step[i]) << i;
-    const double next_w = i > 0 ? 2 * w[i] : w[i] * step[i], next_step = i > 0 ? step[i] + 1 : step[i] - 3;
+    const double firsts[] = {2, 5, 1}, counts[] = {6, 2, 5};
+    EXPECT_EQ(ts::to_host(a.w), (std::vector<double>{firsts[i], 2 * firsts[i], 3 * firsts[i]})) << i;
+    EXPECT_EQ(a.step.value(), counts[i]) << i;
+    const double next_w = i > 0 ? 2 * firsts[i] : firsts[i] * counts[i],
+                 next_step = i > 0 ? counts[i] + 1 : counts[i] - 3;
     EXPECT_EQ(ts::to_host(b.w), (std::vector<double>{next_w, 2 * next_w, 3 * next_w})) << i;
     EXPECT_EQ(b.step.value(), next_step) << i;
     EXPECT_EQ(ts::to_host(product),
