@@ -21502,6 +21502,32 @@ constexpr auto logspace(const Start& start, const End& end, const N& count, cons
 
 namespace tessera {
 
+namespace build {
+
+/// One value of several along a dim, of which there are any number.
+constexpr Value concat_all(Growable<Value> parts, int dim) {
+  Growable<Value> joined;
+  while (parts.size() > 1) {  // a concat has up to 16 operands
+    joined.clear();
+    for (std::size_t first = 0; first < parts.size(); first += 16) {
+      Node made = parts[first].node();
+      Growable<std::int32_t> ids;
+      for (std::size_t i = first; i < first + 16 && i < parts.size(); ++i) ids.push_back(parts[i].id);
+      made = {.op = Op::concat,
+              .dtype = made.dtype,
+              .rank = made.rank,
+              .singletons = static_cast<std::uint8_t>(made.singletons & ~(1u << dim)),
+              .labels = pack_dim(dim)};
+      joined.push_back(ids.size() > 1 ? parts[first].make(made, ids.data(), static_cast<int>(ids.size()))
+                                      : parts[first]);
+    }
+    parts = joined;
+  }
+  return parts[0];
+}
+
+}  // namespace build
+
 namespace detail {
 
 template <int Rank, int D> struct SliceTag {
@@ -22402,6 +22428,17 @@ struct ScanOptions {
 };
 
 namespace detail {
+
+/// Lists the tensors of a structure.
+struct ListTensors {
+  Growable<Value> values{};
+  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) values.push_back(here(turned(value_behind(leaf))));
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
 
 /// Makes slices of xs as arguments of a body.
 struct SliceOfBody {
@@ -60132,18 +60169,9 @@ template <class Condition> struct SelectLeaves {
     return build::select(build::insert_singletons(holds, all & ~of_devices, layers.rank()), layers, otherwise);
   }
 };
-struct ListLeaves {
-  Growable<Value> values{};
-  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
-    if constexpr (TensorOperand<Leaf>) values.push_back(here(turned(value_behind(leaf))));
-  }
-  constexpr void enter_stack(const auto&) {}
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-};
 template <class Result, LocalOperand Condition>
 constexpr Result selected(const Condition& condition, const Result& yes, const Result& no) {
-  ListLeaves list;
+  ListTensors list;
   for_each_leaf(no, list);
   Result made = yes;
   SelectLeaves<Condition> select{condition, list.values};
@@ -61376,22 +61404,6 @@ constexpr Value quotient(const Value& a, const Value& b, double other) {
   return build::select(none, a.number(other), a / build::select(none, b.number(1), b));
 }
 
-/// Several values of one shape along a new dim 0.
-constexpr Value in_one_tensor(const Growable<Value>& parts) {
-  Growable<std::int32_t> ids;
-  Value last{};
-  for (const Value& part : parts) {
-    last = build::insert_singletons(part, 1u, part.rank() + 1);
-    ids.push_back(last.id);
-  }
-  Node made = last.node();
-  made = {.op = Op::concat,
-          .dtype = made.dtype,
-          .rank = made.rank,
-          .singletons = static_cast<std::uint8_t>(made.singletons & ~1u),
-          .labels = pack_dim(0)};
-  return last.make(made, ids.data(), static_cast<int>(ids.size()));
-}
 /// A loop over the steps of the history, from the latest or from the oldest on, that carries d.
 class HistoryLoop {
  public:
@@ -61433,8 +61445,11 @@ constexpr Growable<Value> looped_direction(const Vectors& all, const Growable<Va
   for (const auto* history : {&s, &y})
     for (std::size_t t = 0; t < count; ++t) {
       Growable<Value> parts;
-      for (const Growable<Value>& step : *history) parts.push_back(step[t].at(all.source));
-      stacked.push_back(in_one_tensor(parts));
+      for (const Growable<Value>& step : *history) {
+        const Value part = step[t].at(all.source);
+        parts.push_back(build::insert_singletons(part, 1u, part.rank() + 1));
+      }
+      stacked.push_back(build::concat_all(parts, 0));
     }
   const auto part = [&](const Growable<Value>& from, std::size_t first) {
     Growable<Value> own;
@@ -70248,27 +70263,6 @@ template <int Steps> inline constexpr Unroll<Steps> unroll{};
 
 namespace detail {
 
-/// One value of several along a dim, of which there are any number.
-constexpr Value concat_all(Growable<Value> parts, int dim) {
-  Growable<Value> joined;
-  while (parts.size() > 1) {  // a concat has up to 16 operands
-    joined.clear();
-    for (std::size_t first = 0; first < parts.size(); first += 16) {
-      Node made = parts[first].node();
-      Growable<std::int32_t> ids;
-      for (std::size_t i = first; i < first + 16 && i < parts.size(); ++i) ids.push_back(parts[i].id);
-      made = {.op = Op::concat,
-              .dtype = made.dtype,
-              .rank = made.rank,
-              .singletons = static_cast<std::uint8_t>(made.singletons & ~(1u << dim)),
-              .labels = pack_dim(dim)};
-      joined.push_back(ids.size() > 1 ? parts[first].make(made, ids.data(), static_cast<int>(ids.size()))
-                                      : parts[first]);
-    }
-    parts = joined;
-  }
-  return parts[0];
-}
 /// Merges dims 0 and 1 of a value.
 constexpr Value merge_first_dims(const Value& x) {
   Factors f{};
@@ -70290,17 +70284,6 @@ struct StepOfGroup {
     const Value at = all.integer(k, DType::i64), one = all.integer(1, DType::i64);
     return build::drop_singletons(build::slice(all, 0, at, one), 1u);
   }
-};
-
-/// Lists the tensors of a structure.
-struct ListTensors {
-  Growable<Value> values{};
-  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
-    if constexpr (TensorOperand<Leaf>) values.push_back(here(turned(value_behind(leaf))));
-  }
-  constexpr void enter_stack(const auto&) {}
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
 };
 
 /// Divides the tensors of xs into groups of `Steps` and the steps after these, [rest, ...], which replace them.
@@ -70363,9 +70346,9 @@ struct JoinLayers {
       Growable<Value> both, grouped;
       for (std::size_t k = 0; k + 1 < parts.size(); ++k)
         grouped.push_back(build::insert_singletons(parts[k], 1u << 1, parts[k].rank() + 1));
-      both.push_back(merge_first_dims(concat_all(grouped, 1)));
+      both.push_back(merge_first_dims(build::concat_all(grouped, 1)));
       both.push_back(rest);
-      replace_leaf(leaf, concat_all(both, 0));
+      replace_leaf(leaf, build::concat_all(both, 0));
     }
   }
   constexpr void enter_stack(const auto&) {}
@@ -70427,7 +70410,7 @@ template <class Y, std::size_t Steps> constexpr auto stacked_steps(const std::ar
       parts.push_back(build::insert_singletons(own, 1u << steps, own.rank() + 1));
     }
     using All = with_rank_t<Y, fits ? Y::rank + 1 : Y::rank>;
-    return All(concat_all(parts, steps));
+    return All(build::concat_all(parts, steps));
   } else if constexpr (is_array_v<Y>) {
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
       const auto item = [&](std::size_t i) {

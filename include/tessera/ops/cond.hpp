@@ -116,18 +116,9 @@ template <class Condition> struct SelectLeaves {
     return build::select(build::insert_singletons(holds, all & ~of_devices, layers.rank()), layers, otherwise);
   }
 };
-struct ListLeaves {
-  Growable<Value> values{};
-  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
-    if constexpr (TensorOperand<Leaf>) values.push_back(here(turned(value_behind(leaf))));
-  }
-  constexpr void enter_stack(const auto&) {}
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-};
 template <class Result, LocalOperand Condition>
 constexpr Result selected(const Condition& condition, const Result& yes, const Result& no) {
-  ListLeaves list;
+  ListTensors list;
   for_each_leaf(no, list);
   Result made = yes;
   SelectLeaves<Condition> select{condition, list.values};

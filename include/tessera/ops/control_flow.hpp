@@ -25,6 +25,17 @@ struct ScanOptions {
 
 namespace detail {
 
+/// Lists the tensors of a structure.
+struct ListTensors {
+  Growable<Value> values{};
+  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) values.push_back(here(turned(value_behind(leaf))));
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+
 /// Makes slices of xs as arguments of a body.
 struct SliceOfBody {
   BodyTrace& body;

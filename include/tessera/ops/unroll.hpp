@@ -25,27 +25,6 @@ template <int Steps> inline constexpr Unroll<Steps> unroll{};
 
 namespace detail {
 
-/// One value of several along a dim, of which there are any number.
-constexpr Value concat_all(Growable<Value> parts, int dim) {
-  Growable<Value> joined;
-  while (parts.size() > 1) {  // a concat has up to 16 operands
-    joined.clear();
-    for (std::size_t first = 0; first < parts.size(); first += 16) {
-      Node made = parts[first].node();
-      Growable<std::int32_t> ids;
-      for (std::size_t i = first; i < first + 16 && i < parts.size(); ++i) ids.push_back(parts[i].id);
-      made = {.op = Op::concat,
-              .dtype = made.dtype,
-              .rank = made.rank,
-              .singletons = static_cast<std::uint8_t>(made.singletons & ~(1u << dim)),
-              .labels = pack_dim(dim)};
-      joined.push_back(ids.size() > 1 ? parts[first].make(made, ids.data(), static_cast<int>(ids.size()))
-                                      : parts[first]);
-    }
-    parts = joined;
-  }
-  return parts[0];
-}
 /// Merges dims 0 and 1 of a value.
 constexpr Value merge_first_dims(const Value& x) {
   Factors f{};
@@ -67,17 +46,6 @@ struct StepOfGroup {
     const Value at = all.integer(k, DType::i64), one = all.integer(1, DType::i64);
     return build::drop_singletons(build::slice(all, 0, at, one), 1u);
   }
-};
-
-/// Lists the tensors of a structure.
-struct ListTensors {
-  Growable<Value> values{};
-  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
-    if constexpr (TensorOperand<Leaf>) values.push_back(here(turned(value_behind(leaf))));
-  }
-  constexpr void enter_stack(const auto&) {}
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
 };
 
 /// Divides the tensors of xs into groups of `Steps` and the steps after these, [rest, ...], which replace them.
@@ -140,9 +108,9 @@ struct JoinLayers {
       Growable<Value> both, grouped;
       for (std::size_t k = 0; k + 1 < parts.size(); ++k)
         grouped.push_back(build::insert_singletons(parts[k], 1u << 1, parts[k].rank() + 1));
-      both.push_back(merge_first_dims(concat_all(grouped, 1)));
+      both.push_back(merge_first_dims(build::concat_all(grouped, 1)));
       both.push_back(rest);
-      replace_leaf(leaf, concat_all(both, 0));
+      replace_leaf(leaf, build::concat_all(both, 0));
     }
   }
   constexpr void enter_stack(const auto&) {}
@@ -204,7 +172,7 @@ template <class Y, std::size_t Steps> constexpr auto stacked_steps(const std::ar
       parts.push_back(build::insert_singletons(own, 1u << steps, own.rank() + 1));
     }
     using All = with_rank_t<Y, fits ? Y::rank + 1 : Y::rank>;
-    return All(concat_all(parts, steps));
+    return All(build::concat_all(parts, steps));
   } else if constexpr (is_array_v<Y>) {
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
       const auto item = [&](std::size_t i) {

@@ -16,6 +16,7 @@
 #include <tessera/graph/trace/settle.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/constraint.hpp>
+#include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
 #include <tessera/optim/gradients/clip.hpp>
@@ -118,22 +119,6 @@ constexpr Value quotient(const Value& a, const Value& b, double other) {
   return build::select(none, a.number(other), a / build::select(none, b.number(1), b));
 }
 
-/// Several values of one shape along a new dim 0.
-constexpr Value in_one_tensor(const Growable<Value>& parts) {
-  Growable<std::int32_t> ids;
-  Value last{};
-  for (const Value& part : parts) {
-    last = build::insert_singletons(part, 1u, part.rank() + 1);
-    ids.push_back(last.id);
-  }
-  Node made = last.node();
-  made = {.op = Op::concat,
-          .dtype = made.dtype,
-          .rank = made.rank,
-          .singletons = static_cast<std::uint8_t>(made.singletons & ~1u),
-          .labels = pack_dim(0)};
-  return last.make(made, ids.data(), static_cast<int>(ids.size()));
-}
 /// A loop over the steps of the history, from the latest or from the oldest on, that carries d.
 class HistoryLoop {
  public:
@@ -175,8 +160,11 @@ constexpr Growable<Value> looped_direction(const Vectors& all, const Growable<Va
   for (const auto* history : {&s, &y})
     for (std::size_t t = 0; t < count; ++t) {
       Growable<Value> parts;
-      for (const Growable<Value>& step : *history) parts.push_back(step[t].at(all.source));
-      stacked.push_back(in_one_tensor(parts));
+      for (const Growable<Value>& step : *history) {
+        const Value part = step[t].at(all.source);
+        parts.push_back(build::insert_singletons(part, 1u, part.rank() + 1));
+      }
+      stacked.push_back(build::concat_all(parts, 0));
     }
   const auto part = [&](const Growable<Value>& from, std::size_t first) {
     Growable<Value> own;

@@ -4,10 +4,37 @@
 
 #include <tuple>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/ops/data_movement/data_movement_rows.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 
 namespace tessera {
+
+namespace build {
+
+/// One value of several along a dim, of which there are any number.
+constexpr Value concat_all(Growable<Value> parts, int dim) {
+  Growable<Value> joined;
+  while (parts.size() > 1) {  // a concat has up to 16 operands
+    joined.clear();
+    for (std::size_t first = 0; first < parts.size(); first += 16) {
+      Node made = parts[first].node();
+      Growable<std::int32_t> ids;
+      for (std::size_t i = first; i < first + 16 && i < parts.size(); ++i) ids.push_back(parts[i].id);
+      made = {.op = Op::concat,
+              .dtype = made.dtype,
+              .rank = made.rank,
+              .singletons = static_cast<std::uint8_t>(made.singletons & ~(1u << dim)),
+              .labels = pack_dim(dim)};
+      joined.push_back(ids.size() > 1 ? parts[first].make(made, ids.data(), static_cast<int>(ids.size()))
+                                      : parts[first]);
+    }
+    parts = joined;
+  }
+  return parts[0];
+}
+
+}  // namespace build
 
 namespace detail {
 
