@@ -8,6 +8,7 @@
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/optim/optimizer.hpp>
 #include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
@@ -28,7 +29,7 @@ struct Asgd {
 /// The average of the parameters since step `start`, sharded like them, and the number of past steps.
 template <class Model> struct AsgdState {
   Model average;
-  Scalar step;
+  Scalar step = 0;
 
   static constexpr std::array field_names{"average", "step"};
 };
@@ -60,6 +61,15 @@ constexpr auto asgd(const Model& model, const Gradients& gradients,
       model, gradients, state.average);
   return std::tuple(moved, optim::AsgdState<optim::stored_t<Model>>{average, step});
 }
+
+namespace optim {
+
+template <> struct Optimizer<Asgd> {
+  template <class Model> using State = AsgdState<Model>;
+  static constexpr auto step(const auto&... call) { return asgd(call...); }
+};
+
+}  // namespace optim
 
 }  // namespace tessera
 

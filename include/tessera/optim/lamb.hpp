@@ -10,6 +10,7 @@
 #include <tessera/ops/elementwise/composition.hpp>
 #include <tessera/optim/adam/adamw.hpp>
 #include <tessera/optim/gradients/tensor_norm.hpp>
+#include <tessera/optim/optimizer.hpp>
 #include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
@@ -62,6 +63,15 @@ constexpr auto lamb(const Model& model, const Gradients& gradients,
       model, gradients, state.mean, state.square);
   return std::tuple(moved, optim::AdamWState<optim::stored_t<Model>>{mean, square, step});
 }
+
+namespace optim {
+
+template <> struct Optimizer<Lamb> {
+  template <class Model> using State = AdamWState<Model>;
+  static constexpr auto step(const auto&... call) { return lamb(call...); }
+};
+
+}  // namespace optim
 
 }  // namespace tessera
 

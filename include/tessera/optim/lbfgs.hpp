@@ -10,6 +10,7 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
+#include <tessera/base/here.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/body.hpp>
@@ -20,6 +21,7 @@
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
 #include <tessera/optim/gradients/clip.hpp>
+#include <tessera/optim/optimizer.hpp>
 #include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/optim/update.hpp>
@@ -54,7 +56,7 @@ struct Lbfgs {
 template <class Model, int History = 10> struct LbfgsState {
   Model gradient, moved;
   models_t<Model, History> moves, changes;
-  Scalar step;
+  Scalar step = 0;
 
   static constexpr std::array field_names{"gradient", "moved", "moves", "changes", "step"};
 };
@@ -281,6 +283,22 @@ constexpr auto lbfgs(const Model& model, const Gradients& gradients,
                             Models(with_parameters(std::get<I>(state.changes), y[I])...), step});
   }(std::make_index_sequence<History>());
 }
+
+namespace optim {
+
+template <> struct Optimizer<Lbfgs> {
+  template <class Model, int History = 10> using State = LbfgsState<Model, History>;
+  static constexpr auto step(const auto&... call) { return lbfgs(call...); }
+};
+/// A step with any length of the history.
+template <class Model, GradientsOf<Model> Gradients, int History>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
+                              const LbfgsState<stored_t<Model>, History>& state, const Lbfgs& config,
+                              Here at = Here::current()) {
+  return lbfgs(model, gradients, state, config, at);
+}
+
+}  // namespace optim
 
 }  // namespace tessera
 

@@ -8,6 +8,7 @@
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/optim/optimizer.hpp>
 #include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
@@ -58,6 +59,15 @@ constexpr auto lion(const Model& model, const Gradients& gradients,
       model, gradients, state.momentum);
   return std::tuple(moved, optim::LionState<optim::stored_t<Model>>{momentum});
 }
+
+namespace optim {
+
+template <> struct Optimizer<Lion> {
+  template <class Model> using State = LionState<Model>;
+  static constexpr auto step(const auto&... call) { return lion(call...); }
+};
+
+}  // namespace optim
 
 }  // namespace tessera
 

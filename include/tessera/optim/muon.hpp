@@ -10,9 +10,11 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/base/here.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/settle.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
+#include <tessera/mesh/partition_spec.hpp>
 #include <tessera/ops/cond.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/control_flow.hpp>
@@ -20,6 +22,7 @@
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/reduction/statistics.hpp>
 #include <tessera/optim/adam/adamw.hpp>
+#include <tessera/optim/optimizer.hpp>
 #include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/optim/update.hpp>
@@ -42,7 +45,7 @@ struct Muon {
 /// AdamW.
 template <class Model> struct MuonState {
   Model mean, square;
-  Scalar step;
+  Scalar step = 0;
 
   static constexpr std::array field_names{"mean", "square", "step"};
 };
@@ -140,6 +143,21 @@ constexpr auto muon(const Model& model, const Gradients& gradients,
       model, detail::settle(gradients), state.mean, state.square);
   return std::tuple(moved, optim::MuonState<optim::stored_t<Model>>{mean, square, Scalar(step.count)});
 }
+
+namespace optim {
+
+template <> struct Optimizer<Muon> {
+  template <class Model> using State = MuonState<Model>;
+  static constexpr auto step(const auto&... call) { return muon(call...); }
+  /// Matrices have no means of squares: a zero of extents 1 is in their place.
+  static constexpr void lay_out(int index, int rank, Shape& shape, PartitionSpec& spec) {
+    if (index == 0 || rank != 2) return;
+    shape = {1, 1};
+    spec = {};
+  }
+};
+
+}  // namespace optim
 
 }  // namespace tessera
 

@@ -8,6 +8,7 @@
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/optim/optimizer.hpp>
 #include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
@@ -41,7 +42,7 @@ struct DampenedSgd {
 /// The velocity of each parameter, with the parameter's shape and sharding, and the number of steps so far.
 template <class Model> struct DampenedSgdState {
   Model velocity;
-  Scalar step;
+  Scalar step = 0;
 
   static constexpr std::array field_names{"velocity", "step"};
 };
@@ -132,6 +133,19 @@ constexpr auto sgd_dampened(const Model& model, const Gradients& gradients,
       model, gradients, state.velocity);
   return std::tuple(moved, optim::DampenedSgdState<optim::stored_t<Model>>{velocity, step});
 }
+
+namespace optim {
+
+template <> struct Optimizer<Sgd> {
+  template <class Model> using State = SgdState<Model>;
+  static constexpr auto step(const auto&... call) { return sgd(call...); }
+};
+template <> struct Optimizer<DampenedSgd> {
+  template <class Model> using State = DampenedSgdState<Model>;
+  static constexpr auto step(const auto&... call) { return sgd_dampened(call...); }
+};
+
+}  // namespace optim
 
 }  // namespace tessera
 

@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 // Training loops. Not in tessera.hpp.
+#include <tessera/optim/optimizers.hpp>
 #include <tessera/train/evaluate.hpp>
 #include <tessera/train/fit.hpp>
 #include <tessera/train/minimize.hpp>

@@ -48,10 +48,10 @@ template <TrainStepOptions options, class Loss> struct TracedStep {
     }();
     if constexpr (options.clip) {
       const auto [clipped, norm] = clip_by_global_norm(gradient, max_norm);
-      const auto [next, next_state] = optimizer_step(model, clipped, state, optimizer);
+      const auto [next, next_state] = optim::optimizer_step(model, clipped, state, optimizer);
       return std::tuple(next, next_state, loss, norm);
     } else {
-      const auto [next, next_state] = optimizer_step(model, gradient, state, optimizer);
+      const auto [next, next_state] = optim::optimizer_step(model, gradient, state, optimizer);
       return std::tuple(next, next_state, loss);
     }
   }

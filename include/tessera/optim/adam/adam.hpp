@@ -7,6 +7,7 @@
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/optim/adam/adamw.hpp>
+#include <tessera/optim/optimizer.hpp>
 #include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
@@ -41,6 +42,15 @@ constexpr auto adam(const Model& model, const Gradients& gradients,
   const optim::AdamW plain{config.learning_rate, config.beta1, config.beta2, config.epsilon, 0.0};
   return adamw(model, coupled, state, plain, at);
 }
+
+namespace optim {
+
+template <> struct Optimizer<Adam> {
+  template <class Model> using State = AdamWState<Model>;
+  static constexpr auto step(const auto&... call) { return adam(call...); }
+};
+
+}  // namespace optim
 
 }  // namespace tessera
 

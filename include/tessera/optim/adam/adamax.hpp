@@ -8,6 +8,7 @@
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/optim/optimizer.hpp>
 #include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
@@ -29,7 +30,7 @@ struct Adamax {
 /// steps.
 template <class Model> struct AdamaxState {
   Model mean, largest;
-  Scalar step;
+  Scalar step = 0;
 
   static constexpr std::array field_names{"mean", "largest", "step"};
 };
@@ -61,6 +62,15 @@ constexpr auto adamax(const Model& model, const Gradients& gradients,
       model, gradients, state.mean, state.largest);
   return std::tuple(moved, optim::AdamaxState<optim::stored_t<Model>>{mean, largest, step});
 }
+
+namespace optim {
+
+template <> struct Optimizer<Adamax> {
+  template <class Model> using State = AdamaxState<Model>;
+  static constexpr auto step(const auto&... call) { return adamax(call...); }
+};
+
+}  // namespace optim
 
 }  // namespace tessera
 

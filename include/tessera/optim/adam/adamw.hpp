@@ -11,6 +11,7 @@
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/optim/optimizer.hpp>
 #include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/optim/update.hpp>
@@ -31,7 +32,7 @@ struct AdamW {
 /// Running means of the gradient and of its square, sharded like the parameters, and the number of past steps.
 template <class Model> struct AdamWState {
   Model mean, square;
-  Scalar step;
+  Scalar step = 0;
 
   static constexpr std::array field_names{"mean", "square", "step"};
 };
@@ -106,6 +107,15 @@ constexpr auto adamw(const Model& model, const Gradients& gradients,
       model, gradients, state.mean, state.square);
   return std::tuple(moved, optim::AdamWState<optim::stored_t<Model>>{mean, square, Scalar(step.count)});
 }
+
+namespace optim {
+
+template <> struct Optimizer<AdamW> {
+  template <class Model> using State = AdamWState<Model>;
+  static constexpr auto step(const auto&... call) { return adamw(call...); }
+};
+
+}  // namespace optim
 
 }  // namespace tessera
 

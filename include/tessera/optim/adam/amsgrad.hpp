@@ -11,6 +11,7 @@
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/optim/adam/adamw.hpp>
+#include <tessera/optim/optimizer.hpp>
 #include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
@@ -30,7 +31,7 @@ struct AmsGrad {
 /// The state of AdamW, and the largest mean of squares so far.
 template <class Model> struct AmsGradState {
   Model mean, square, largest;
-  Scalar step;
+  Scalar step = 0;
 
   static constexpr std::array field_names{"mean", "square", "largest", "step"};
 };
@@ -63,6 +64,15 @@ constexpr auto amsgrad(const Model& model, const Gradients& gradients,
       model, gradients, state.mean, state.square, state.largest);
   return std::tuple(moved, optim::AmsGradState<optim::stored_t<Model>>{mean, square, largest, Scalar(step.count)});
 }
+
+namespace optim {
+
+template <> struct Optimizer<AmsGrad> {
+  template <class Model> using State = AmsGradState<Model>;
+  static constexpr auto step(const auto&... call) { return amsgrad(call...); }
+};
+
+}  // namespace optim
 
 }  // namespace tessera
 

@@ -8,6 +8,7 @@
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/optim/optimizer.hpp>
 #include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
@@ -29,7 +30,7 @@ struct NAdam {
 /// The state of AdamW, and the product of the momentums of all past steps, which is 1 before the first.
 template <class Model> struct NAdamState {
   Model mean, square;
-  Scalar step, product;
+  Scalar step = 0, product = 1;
 
   static constexpr std::array field_names{"mean", "square", "step", "product"};
 };
@@ -72,6 +73,15 @@ constexpr auto nadam(const Model& model, const Gradients& gradients,
       model, gradients, state.mean, state.square);
   return std::tuple(moved, optim::NAdamState<optim::stored_t<Model>>{mean, square, step, Scalar(product)});
 }
+
+namespace optim {
+
+template <> struct Optimizer<NAdam> {
+  template <class Model> using State = NAdamState<Model>;
+  static constexpr auto step(const auto&... call) { return nadam(call...); }
+};
+
+}  // namespace optim
 
 }  // namespace tessera
 

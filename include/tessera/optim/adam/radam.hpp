@@ -8,6 +8,7 @@
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/optim/adam/adamw.hpp>
+#include <tessera/optim/optimizer.hpp>
 #include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
@@ -65,6 +66,15 @@ constexpr auto radam(const Model& model, const Gradients& gradients,
       model, gradients, state.mean, state.square);
   return std::tuple(moved, optim::AdamWState<optim::stored_t<Model>>{mean, square, step});
 }
+
+namespace optim {
+
+template <> struct Optimizer<RAdam> {
+  template <class Model> using State = AdamWState<Model>;
+  static constexpr auto step(const auto&... call) { return radam(call...); }
+};
+
+}  // namespace optim
 
 }  // namespace tessera
 

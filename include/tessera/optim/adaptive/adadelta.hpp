@@ -8,6 +8,7 @@
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/optim/optimizer.hpp>
 #include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
@@ -57,6 +58,15 @@ constexpr auto adadelta(const Model& model, const Gradients& gradients,
       model, gradients, state.square, state.change);
   return std::tuple(moved, optim::AdadeltaState<optim::stored_t<Model>>{square, change});
 }
+
+namespace optim {
+
+template <> struct Optimizer<Adadelta> {
+  template <class Model> using State = AdadeltaState<Model>;
+  static constexpr auto step(const auto&... call) { return adadelta(call...); }
+};
+
+}  // namespace optim
 
 }  // namespace tessera
 

@@ -3,15 +3,19 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <array>
+#include <cstddef>
 #include <tuple>
 
 #include <tessera/base/here.hpp>
+#include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
+#include <tessera/mesh/partition_spec.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/elementwise/composition.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
 #include <tessera/optim/gradients/tensor_norm.hpp>
+#include <tessera/optim/optimizer.hpp>
 #include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
@@ -35,7 +39,7 @@ struct Adafactor {
 /// has all means, and `column` is a zero of extents 1.
 template <class Model> struct AdafactorState {
   Model row, column;
-  Scalar step;
+  Scalar step = 0;
 
   static constexpr std::array field_names{"row", "column", "step"};
 };
@@ -103,6 +107,24 @@ constexpr auto adafactor(const Model& model, const Gradients& gradients,
       model, gradients, state.row, state.column);
   return std::tuple(moved, optim::AdafactorState<optim::stored_t<Model>>{row, column, step});
 }
+
+namespace optim {
+
+template <> struct Optimizer<Adafactor> {
+  template <class Model> using State = AdafactorState<Model>;
+  static constexpr auto step(const auto&... call) { return adafactor(call...); }
+  /// Of the mean along one of the two last dims, this dim has extent 1 and is not split. Tensors with fewer dims have
+  /// all means in the first model, and extents of 1 in the second.
+  static constexpr void lay_out(int index, int rank, Shape& shape, PartitionSpec& spec) {
+    while (spec.entries.size() < shape.size()) spec.entries.push_back(SpecEntry());
+    for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+      const bool mean = rank >= 2 ? dim + (index == 0 ? 1 : 2) == shape.size() : index == 1;
+      if (mean) shape[dim] = 1, spec.entries[dim] = SpecEntry();
+    }
+  }
+};
+
+}  // namespace optim
 
 }  // namespace tessera
 

@@ -8,6 +8,7 @@
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/optim/optimizer.hpp>
 #include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
@@ -53,6 +54,15 @@ constexpr auto adagrad(const Model& model, const Gradients& gradients,
       model, gradients, state.sum);
   return std::tuple(moved, optim::AdagradState<optim::stored_t<Model>>{sum});
 }
+
+namespace optim {
+
+template <> struct Optimizer<Adagrad> {
+  template <class Model> using State = AdagradState<Model>;
+  static constexpr auto step(const auto&... call) { return adagrad(call...); }
+};
+
+}  // namespace optim
 
 }  // namespace tessera
 

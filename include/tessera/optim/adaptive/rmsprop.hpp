@@ -8,6 +8,7 @@
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/optim/optimizer.hpp>
 #include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
@@ -103,6 +104,19 @@ constexpr auto rmsprop_centered(const Model& model, const Gradients& gradients,
       model, gradients, state.square, state.mean, state.velocity);
   return std::tuple(moved, optim::CenteredRmsPropState<optim::stored_t<Model>>{square, mean, velocity});
 }
+
+namespace optim {
+
+template <> struct Optimizer<RmsProp> {
+  template <class Model> using State = RmsPropState<Model>;
+  static constexpr auto step(const auto&... call) { return rmsprop(call...); }
+};
+template <> struct Optimizer<CenteredRmsProp> {
+  template <class Model> using State = CenteredRmsPropState<Model>;
+  static constexpr auto step(const auto&... call) { return rmsprop_centered(call...); }
+};
+
+}  // namespace optim
 
 }  // namespace tessera
 

@@ -8,6 +8,7 @@
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/optim/optimizer.hpp>
 #include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
@@ -28,7 +29,7 @@ struct Rprop {
 /// steps.
 template <class Model> struct RpropState {
   Model gradient, size;
-  Scalar step;
+  Scalar step = 0;
 
   static constexpr std::array field_names{"gradient", "size", "step"};
 };
@@ -65,6 +66,15 @@ constexpr auto rprop(const Model& model, const Gradients& gradients,
       model, gradients, state.gradient, state.size);
   return std::tuple(moved, optim::RpropState<optim::stored_t<Model>>{last, size, step});
 }
+
+namespace optim {
+
+template <> struct Optimizer<Rprop> {
+  template <class Model> using State = RpropState<Model>;
+  static constexpr auto step(const auto&... call) { return rprop(call...); }
+};
+
+}  // namespace optim
 
 }  // namespace tessera
 

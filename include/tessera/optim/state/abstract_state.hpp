@@ -17,24 +17,8 @@
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/storage_split.hpp>
 #include <tessera/nn/freeze.hpp>
-#include <tessera/optim/adam/adam.hpp>
-#include <tessera/optim/adam/adamax.hpp>
-#include <tessera/optim/adam/adamw.hpp>
-#include <tessera/optim/adam/amsgrad.hpp>
-#include <tessera/optim/adam/nadam.hpp>
-#include <tessera/optim/adam/radam.hpp>
-#include <tessera/optim/adaptive/adadelta.hpp>
-#include <tessera/optim/adaptive/adafactor.hpp>
-#include <tessera/optim/adaptive/adagrad.hpp>
-#include <tessera/optim/adaptive/rmsprop.hpp>
-#include <tessera/optim/adaptive/rprop.hpp>
-#include <tessera/optim/asgd.hpp>
-#include <tessera/optim/lamb.hpp>
-#include <tessera/optim/lbfgs.hpp>
-#include <tessera/optim/lion.hpp>
-#include <tessera/optim/muon.hpp>
-#include <tessera/optim/sgd.hpp>
-#include <tessera/optim/state/factor_layout.hpp>
+#include <tessera/optim/optimizer.hpp>
+#include <tessera/optim/state/lay_out.hpp>
 #include <tessera/optim/state/zero_redundancy.hpp>
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/optim/update.hpp>
@@ -67,22 +51,22 @@ template <class Model> constexpr auto leaf_kinds() {
   return found.kinds;
 }
 
-/// Where a leaf of a state comes from: the leaf of the model, in the moments number `moments`; -1 for a number.
+/// Where a leaf of a state comes from: the leaf of the model, in model `index` of the state; -1 for a Scalar.
 struct StateLeaf {
   int leaf = -1;
-  int moments = 0;
+  int index = 0;
 };
-/// The leaves of a state whose parts are models of one type and numbers, in order.
+/// The leaves of a state whose parts are models of one type and Scalars, in order.
 template <class Model, std::size_t Count> struct FindStateLeaves {
   static constexpr std::size_t of_model = tessera::detail::leaf_count<Model>();
   std::array<StateLeaf, Count> leaves{};
   std::size_t count = 0;
-  int moments = 0;
+  int index = 0;
 
   template <class Part> constexpr void find(const Part& part) {
     if constexpr (std::is_same_v<Part, Model>) {
-      for (std::size_t i = 0; i < of_model; ++i) leaves[count++] = {static_cast<int>(i), moments};
-      ++moments;
+      for (std::size_t i = 0; i < of_model; ++i) leaves[count++] = {static_cast<int>(i), index};
+      ++index;
     } else if constexpr (tessera::detail::is_leaf_v<Part>) {
       ++count;
     } else if constexpr (tessera::detail::is_tuple_v<Part>) {
@@ -95,10 +79,10 @@ template <class Model, std::size_t Count> struct FindStateLeaves {
   }
 };
 
-/// `layout(moments, kind, leaf)`: the leaf of these moments for a leaf of the model. After an error in the number of
-/// the model's leaves no other error follows.
-template <class State, class Model, std::size_t N, class Layout>
-constexpr auto abstract_state(const AbstractArgument<Model, N>& model, const Layout& layout) {
+/// The state of an optimizer for a model without data. After an error in the number of the model's leaves no other
+/// error follows.
+template <class State, class Config, class Model, std::size_t N>
+constexpr auto abstract_state(const AbstractArgument<Model, N>& model) {
   constexpr std::size_t count = tessera::detail::leaf_count<State>();
   constexpr auto kinds = leaf_kinds<Model>();
   constexpr auto leaves = [] {
@@ -109,17 +93,13 @@ constexpr auto abstract_state(const AbstractArgument<Model, N>& model, const Lay
   const auto made = [&](const StateLeaf& of) {
     if (of.leaf < 0) return Abstract({});
     const auto i = static_cast<std::size_t>(of.leaf);
-    const Abstract& own = model.leaves[i < N ? i : 0];
-    return kinds[i].is_parameter ? layout(of.moments, kinds[i], own) : own;
+    Abstract leaf = model.leaves[i < N ? i : 0];
+    if (kinds[i].is_parameter) lay_out<Config>(of.index, kinds[i].rank, leaf.shape, leaf.spec);
+    return leaf;
   };
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
     return AbstractArgument<State, count>{{made(leaves[I])...}};
   }(std::make_index_sequence<count>());
-}
-/// A state whose moments have the shapes and shardings of the parameters.
-template <class State, class Model, std::size_t N>
-constexpr auto abstract_state(const AbstractArgument<Model, N>& model) {
-  return abstract_state<State>(model, [](int, const LeafKind&, const Abstract& leaf) { return leaf; });
 }
 
 }  // namespace detail
@@ -130,84 +110,14 @@ constexpr auto abstract_state(const AbstractArgument<Model, N>& model) {
 ///     const auto model = ts::abstract<Mlp>({{{64, 256}, {ts::none, "model"}}, {{256, 64}, {"model"}}});
 ///     const auto state = ts::optim::init_state(config, model);   // config: an AdamW, an Sgd, ...
 ///     ts::plan(train_step, mesh, model, state, ts::abstract(config), batch, batch)
-template <class Model, std::size_t N> constexpr auto init_state(const AdamW&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<AdamWState<Model>>(model);
+template <OptimizerConfig Config, class Model, std::size_t N>
+constexpr auto init_state(const Config&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<typename Optimizer<Config>::template State<Model>, Config>(model);
 }
-template <class Model, std::size_t N> constexpr auto init_state(const Adam&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<AdamWState<Model>>(model);
-}
-template <class Model, std::size_t N> constexpr auto init_state(const RAdam&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<AdamWState<Model>>(model);
-}
-template <class Model, std::size_t N> constexpr auto init_state(const Lamb&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<AdamWState<Model>>(model);
-}
-template <class Model, std::size_t N>
-constexpr auto init_state(const AmsGrad&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<AmsGradState<Model>>(model);
-}
-template <class Model, std::size_t N>
-constexpr auto init_state(const Adamax&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<AdamaxState<Model>>(model);
-}
-template <class Model, std::size_t N> constexpr auto init_state(const NAdam&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<NAdamState<Model>>(model);
-}
-template <class Model, std::size_t N> constexpr auto init_state(const Sgd&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<SgdState<Model>>(model);
-}
-template <class Model, std::size_t N>
-constexpr auto init_state(const DampenedSgd&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<DampenedSgdState<Model>>(model);
-}
-template <class Model, std::size_t N> constexpr auto init_state(const Lion&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<LionState<Model>>(model);
-}
-template <class Model, std::size_t N>
-constexpr auto init_state(const RmsProp&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<RmsPropState<Model>>(model);
-}
-template <class Model, std::size_t N>
-constexpr auto init_state(const CenteredRmsProp&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<CenteredRmsPropState<Model>>(model);
-}
-template <class Model, std::size_t N>
-constexpr auto init_state(const Adagrad&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<AdagradState<Model>>(model);
-}
-template <class Model, std::size_t N>
-constexpr auto init_state(const Adadelta&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<AdadeltaState<Model>>(model);
-}
-template <class Model, std::size_t N> constexpr auto init_state(const Rprop&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<RpropState<Model>>(model);
-}
-template <class Model, std::size_t N> constexpr auto init_state(const Asgd&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<AsgdState<Model>>(model);
-}
-/// The state of L-BFGS with a history length: `init_state<20>(ts::optim::Lbfgs{}, model)`.
-template <int History, class Model, std::size_t N>
-constexpr auto init_state(const Lbfgs&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<LbfgsState<Model, History>>(model);
-}
-template <class Model, std::size_t N> constexpr auto init_state(const Lbfgs&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<LbfgsState<Model>>(model);
-}
-template <class Model, std::size_t N>
-constexpr auto init_state(const Adafactor&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<AdafactorState<Model>>(
-      model, [](int moments, const detail::LeafKind& kind, Abstract leaf) {
-        detail::keep_factor(leaf.shape, leaf.spec, kind.rank, moments == 0);
-        return leaf;
-      });
-}
-template <class Model, std::size_t N> constexpr auto init_state(const Muon&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<MuonState<Model>>(model, [](int moments, const detail::LeafKind& kind, Abstract leaf) {
-    if (moments == 0 || kind.rank != 2) return leaf;
-    leaf.shape = {1, 1};
-    leaf.spec = {};
-    return leaf;
-  });
+/// The state of L-BFGS with a length of the history: `init_state<20>(ts::optim::Lbfgs{}, model)`.
+template <int History, OptimizerConfig Config, class Model, std::size_t N>
+constexpr auto init_state(const Config&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<typename Optimizer<Config>::template State<Model, History>, Config>(model);
 }
 
 namespace detail {

@@ -15,24 +15,8 @@
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/mesh/storage_split.hpp>
 #include <tessera/nn/freeze.hpp>
-#include <tessera/optim/adam/adam.hpp>
-#include <tessera/optim/adam/adamax.hpp>
-#include <tessera/optim/adam/adamw.hpp>
-#include <tessera/optim/adam/amsgrad.hpp>
-#include <tessera/optim/adam/nadam.hpp>
-#include <tessera/optim/adam/radam.hpp>
-#include <tessera/optim/adaptive/adadelta.hpp>
-#include <tessera/optim/adaptive/adafactor.hpp>
-#include <tessera/optim/adaptive/adagrad.hpp>
-#include <tessera/optim/adaptive/rmsprop.hpp>
-#include <tessera/optim/adaptive/rprop.hpp>
-#include <tessera/optim/asgd.hpp>
-#include <tessera/optim/lamb.hpp>
-#include <tessera/optim/lbfgs.hpp>
-#include <tessera/optim/lion.hpp>
-#include <tessera/optim/muon.hpp>
-#include <tessera/optim/sgd.hpp>
-#include <tessera/optim/state/factor_layout.hpp>
+#include <tessera/optim/optimizer.hpp>
+#include <tessera/optim/state/lay_out.hpp>
 #include <tessera/optim/state/zero_redundancy.hpp>
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/tensor/creation.hpp>
@@ -42,11 +26,17 @@
 namespace tessera::optim {
 
 namespace detail {
-struct ZeroParameters {
-  template <class Leaf> void leaf(Leaf& leaf) {
+
+/// Makes zeros of a model's tensors, in the layout of model `index` of an optimizer's state.
+template <class Config> struct ZeroParameters {
+  int index;
+  template <class Leaf> void leaf(Leaf& leaf) const {
     if constexpr (is_parameter_v<Leaf>) {
       const Mesh& on = mesh(leaf);
-      leaf = zeros<typename Leaf::element, Leaf::rank>(shape(leaf), on, spec_of(sharding(leaf), on));
+      Shape extents = shape(leaf);
+      PartitionSpec spec = spec_of(sharding(leaf), on);
+      lay_out<Config>(index, Leaf::rank, extents, spec);
+      leaf = zeros<typename Leaf::element, Leaf::rank>(extents, on, spec);
     }
   }
   void enter_stack(const auto&) {}
@@ -54,12 +44,30 @@ struct ZeroParameters {
   void leave_stack() {}
 };
 
-/// A copy of a model whose tensors are zeros; shapes, shardings and Dims stay.
-template <class Model> Model zeros_of(Model model, Here at) {
+/// Makes the models of a state zeros, in order. The models of a tuple are copies of the same zeros.
+template <class Config, class Model> struct ZeroModels {
+  const Model& model;
+  int index = 0;
+
+  template <class Part> void make(Part& part) {
+    if constexpr (std::is_same_v<Part, Model>) {
+      part = model;
+      ZeroParameters<Config> zero{index++};
+      for_each_leaf(part, zero);
+    } else if constexpr (tessera::detail::is_tuple_v<Part>) {
+      make(std::get<0>(part));
+      std::apply([&](const Model& first, auto&... copies) { ((copies = first), ...); }, part);
+    } else if constexpr (!tessera::detail::is_leaf_v<Part>) {
+      tessera::detail::for_each_field(part, [&](auto& field) { make(field); });
+    }
+  }
+};
+
+template <class State, class Config, class Model> State zero_state(const Model& model, Here at) {
   tessera::detail::require_data("init_state", model, at);
-  ZeroParameters zero;
-  for_each_leaf(model, zero);
-  return model;
+  State state{};
+  ZeroModels<Config, Model>{model}.make(state);
+  return state;
 }
 
 }  // namespace detail
@@ -69,127 +77,14 @@ template <class Model> Model zeros_of(Model model, Here at) {
 /// Errors: empty_tensor for a model with a tensor without data. No communication.
 ///
 ///     auto state = ts::optim::init_state(config, model);   // config: an AdamW, an Sgd (with momentum), ...
-template <class Model> AdamWState<Model> init_state(const AdamW&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
+template <OptimizerConfig Config, class Model>
+auto init_state(const Config&, const Model& model, Here at = Here::current()) {
+  return detail::zero_state<typename Optimizer<Config>::template State<Model>, Config>(model, at);
 }
-template <class Model> SgdState<Model> init_state(const Sgd&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at)};
-}
-template <class Model>
-DampenedSgdState<Model> init_state(const DampenedSgd&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at), 0};
-}
-template <class Model> LionState<Model> init_state(const Lion&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at)};
-}
-template <class Model> AdamWState<Model> init_state(const Adam&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
-}
-template <class Model> RmsPropState<Model> init_state(const RmsProp&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at), detail::zeros_of(model, at)};
-}
-template <class Model>
-CenteredRmsPropState<Model> init_state(const CenteredRmsProp&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at), detail::zeros_of(model, at), detail::zeros_of(model, at)};
-}
-template <class Model> AdagradState<Model> init_state(const Adagrad&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at)};
-}
-
-template <class Model> AdadeltaState<Model> init_state(const Adadelta&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at), detail::zeros_of(model, at)};
-}
-template <class Model> AdamaxState<Model> init_state(const Adamax&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
-}
-template <class Model> AmsGradState<Model> init_state(const AmsGrad&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at), detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
-}
-template <class Model> NAdamState<Model> init_state(const NAdam&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0, 1};
-}
-template <class Model> AdamWState<Model> init_state(const RAdam&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
-}
-template <class Model> AdamWState<Model> init_state(const Lamb&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
-}
-template <class Model> RpropState<Model> init_state(const Rprop&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
-}
-template <class Model> AsgdState<Model> init_state(const Asgd&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at), 0};
-}
-/// The state of L-BFGS with another history length: `init_state<20>(ts::optim::Lbfgs{}, model)`.
-template <int History, class Model>
-LbfgsState<Model, History> init_state(const Lbfgs&, const Model& model, Here at = Here::current()) {
-  const Model zeros = detail::zeros_of(model, at);
-  return [&]<std::size_t... I>(std::index_sequence<I...>) {
-    const models_t<Model, History> none(((void)I, zeros)...);
-    return LbfgsState<Model, History>{zeros, zeros, none, none, 0};
-  }(std::make_index_sequence<static_cast<std::size_t>(History)>());
-}
-template <class Model>
-LbfgsState<Model> init_state(const Lbfgs& config, const Model& model, Here at = Here::current()) {
-  return init_state<10>(config, model, at);
-}
-
-namespace detail {
-
-/// Makes a zero for each mean of squares.
-struct FactorParameters {
-  bool along_last;
-  template <class Leaf> void leaf(Leaf& leaf) const {
-    if constexpr (is_parameter_v<Leaf>) {
-      const Mesh& on = mesh(leaf);
-      Shape extents = shape(leaf);
-      PartitionSpec spec = spec_of(sharding(leaf), on);
-      keep_factor(extents, spec, Leaf::rank, along_last);
-      leaf = zeros<typename Leaf::element, Leaf::rank>(extents, on, spec);
-    }
-  }
-  void enter_stack(const auto&) {}
-  void enter_layer(int) {}
-  void leave_stack() {}
-};
-template <class Model> Model factor_of(Model model, bool along_last) {
-  FactorParameters factor{along_last};
-  for_each_leaf(model, factor);
-  return model;
-}
-
-}  // namespace detail
-
-template <class Model>
-AdafactorState<Model> init_state(const Adafactor&, const Model& model, Here at = Here::current()) {
-  tessera::detail::require_data("init_state", model, at);
-  return {detail::factor_of(model, true), detail::factor_of(model, false), 0};
-}
-
-namespace detail {
-
-/// Makes a zero of extents 1 for each matrix, and zeros with the shape of every other tensor.
-struct SquaresOfMuon {
-  template <class Leaf> void leaf(Leaf& leaf) const {
-    if constexpr (is_parameter_v<Leaf>) {
-      if constexpr (Leaf::rank == 2)
-        leaf = zeros<typename Leaf::element, 2>(Shape{1, 1}, mesh(leaf), PartitionSpec());
-      else
-        ZeroParameters().leaf(leaf);
-    }
-  }
-  void enter_stack(const auto&) {}
-  void enter_layer(int) {}
-  void leave_stack() {}
-};
-
-}  // namespace detail
-
-template <class Model> MuonState<Model> init_state(const Muon&, const Model& model, Here at = Here::current()) {
-  MuonState<Model> state{detail::zeros_of(model, at), model, 0};
-  detail::SquaresOfMuon squares;
-  for_each_leaf(state.square, squares);
-  return state;
+/// The state of L-BFGS with a length of the history: `init_state<20>(ts::optim::Lbfgs{}, model)`.
+template <int History, OptimizerConfig Config, class Model>
+auto init_state(const Config&, const Model& model, Here at = Here::current()) {
+  return detail::zero_state<typename Optimizer<Config>::template State<Model, History>, Config>(model, at);
 }
 
 namespace detail {
