@@ -156,6 +156,9 @@ class PlanText {
       if (const int argument = graph.donated[static_cast<std::size_t>(k)]; argument >= 0)
         text += concat_text(", over argument ", argument, " where that is given up");
     }
+    for (const LoopBuffer& buffer : step.buffers)
+      text += concat_text(text.empty() ? "" : "; ", buffer.odd ? "carries result " : "leaves result ", buffer.result,
+                          " in scratch at ", grouped(buffer.offset));
     if (step.fusion != Fusion::apart) {
       const int made = step.outputs[0], next = graph.steps[s + 1].outputs[0];
       text += concat_text(text.empty() ? "" : "; ", "fused with the next step: ");

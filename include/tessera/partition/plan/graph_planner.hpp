@@ -237,6 +237,23 @@ class GraphPlanner : PlannedValues {
     }
     return requests;
   }
+  /// The memory of a repeat for results of its body that have no other memory.
+  constexpr void add_buffers(PlanStep& step, int carried) const {
+    const GraphPlan& body = plans_[size(step.body)];
+    for (int k = 0; size(k) < body.outputs.size(); ++k) {
+      const int v = body.outputs[size(k)];
+      LoopBuffer buffer{.result = k, .device_bytes = arena_alignment, .stored_bytes = arena_alignment};  // of a number
+      if (v >= 0) {
+        buffer.device_bytes = body.values[size(v)].device_bytes;
+        buffer.stored_bytes = body.values[size(v)].stored_bytes;
+      }
+      const bool is_read = size(k) < step.outputs.size() && step.outputs[size(k)] >= 0;
+      const bool is_written = k < carried || v < 0 || body.values[size(v)].role == ValueRole::output;
+      if (!is_read && is_written) step.buffers.push_back(buffer);
+      buffer.odd = true;
+      if (k < carried && step.layers > 1) step.buffers.push_back(buffer);
+    }
+  }
   constexpr void add_repeat(int u) {
     const Unit& unit = units_[u];
     const int body = graph_[unit.root].index();
@@ -293,6 +310,7 @@ class GraphPlanner : PlannedValues {
       leave_partial(produced, made.unreduced);
       step.outputs.push_back(add_value(node, produced, role_of(node, produced), is_in_layers(graph_[node])));
     }
+    add_buffers(step, repeat.carried);
     for (const PlanStep& inside : plans_[size(body)].steps) {
       step.flops = saturating_sum(step.flops, saturating_product(inside.flops, step.layers));
       add_times(step.bytes, inside.bytes, step.layers, "bytes", step.source);

@@ -76,6 +76,16 @@ struct PlanValue {
   constexpr bool in_arena() const { return role == ValueRole::intermediate || spare; }
 };
 
+/// Memory of a repeat step for a result of its body. A carried result needs it because a layer reads what the layer
+/// before it wrote: the last layer writes into the result of the step, the one before it into `odd` memory, and so on
+/// in turns. A result that no step reads has no other memory.
+struct LoopBuffer {
+  std::int32_t result = 0;  ///< index in the results of the body
+  bool odd = false;         ///< of layers after which an odd number of layers runs
+  std::int64_t device_bytes = 0, stored_bytes = 0;
+  std::int64_t offset = 0;  ///< in the arena
+};
+
 enum class StepKind : std::uint8_t { compute, reshard, repeat };
 
 /// How a step runs together with the next step. The executor does what is said here, and decides nothing itself.
@@ -99,8 +109,9 @@ struct PlanStep {
   Fusion fusion = Fusion::apart;         ///< with the next step
   std::int32_t body = -1;                ///< of a repeat step: the index of its graph
   std::int64_t layers = 1;
-  std::int64_t flops = 0;  ///< of all devices together; INT64_MAX if more
-  std::int64_t bytes = 0;  ///< read and written, of all distinct shards
+  Growable<LoopBuffer> buffers;  ///< of a repeat step
+  std::int64_t flops = 0;        ///< of all devices together; INT64_MAX if more
+  std::int64_t bytes = 0;        ///< read and written, of all distinct shards
   Source source{};
 };
 

@@ -26,7 +26,8 @@ namespace detail {
 
 constexpr std::int64_t device_scratch(const Plan& plan, int graph);
 
-/// The blocks of one device: intermediates and the scratch memory of bodies, and with `all` arguments and results.
+/// The blocks of one device: intermediates, buffers of loops and the scratch memory of bodies, and with `all` arguments
+/// and results.
 constexpr Growable<Lifetime> device_blocks(const Plan& plan, int g, bool all) {
   const GraphPlan& graph = plan.graphs[static_cast<std::size_t>(g)];
   const int last = graph.steps.empty() ? 0 : static_cast<int>(graph.steps.size()) - 1;
@@ -40,6 +41,7 @@ constexpr Growable<Lifetime> device_blocks(const Plan& plan, int g, bool all) {
   }
   for (int s = 0; s < static_cast<int>(graph.steps.size()); ++s) {
     const PlanStep& step = graph.steps[static_cast<std::size_t>(s)];
+    for (const LoopBuffer& buffer : step.buffers) blocks.push_back({buffer.device_bytes, s, s, 0});
     if (step.kind == StepKind::repeat) blocks.push_back({device_scratch(plan, step.body), s, s, 0});
   }
   return blocks;

@@ -7,6 +7,7 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/partition/plan/fragments/fragment_halos.hpp>
+#include <tessera/partition/plan/lifetimes.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/plan/verify_schedule.hpp>
 #include <tessera/partition/propagation/links.hpp>
@@ -216,24 +217,26 @@ class PlanVerifier {
   }
 
   constexpr void verify_memory(const GraphPlan& plan) const {
-    for (std::size_t a = 0; a < plan.values.size(); ++a) {
-      const PlanValue& x = plan.values[a];
-      if (!x.in_arena() || x.first_step < 0) continue;
-      require(x.offset >= 0 && x.offset + x.stored_bytes <= plan.arena_bytes,
-              "values in scratch memory end within the arena");
+    Growable<Lifetime> blocks;
+    for (const PlanValue& value : plan.values)
+      if (value.in_arena() && value.first_step >= 0)
+        blocks.push_back({value.stored_bytes, value.first_step, value.last_step, value.offset});
+    for (int s = 0; size(s) < plan.steps.size(); ++s)
+      for (const LoopBuffer& buffer : plan.steps[size(s)].buffers)
+        blocks.push_back({buffer.stored_bytes, s, s, buffer.offset});
+    for (std::size_t a = 0; a < blocks.size(); ++a) {
+      const Lifetime& x = blocks[a];
+      require(x.offset >= 0 && x.offset + x.bytes <= plan.arena_bytes, "values in scratch memory end within the arena");
       for (std::size_t b = 0; b < a; ++b) {
-        const PlanValue& y = plan.values[b];
-        if (!y.in_arena() || y.first_step < 0) continue;
-        const bool share_step = x.first_step <= y.last_step && y.first_step <= x.last_step;
-        const bool share_byte = x.offset < y.offset + y.stored_bytes && y.offset < x.offset + x.stored_bytes;
-        require(!share_step || !share_byte, "values that are needed at the same time do not overlap in memory");
+        const Lifetime& y = blocks[b];
+        const bool share_byte = x.offset < y.offset + y.bytes && y.offset < x.offset + x.bytes;
+        require(!x.overlaps(y) || !share_byte, "values that are needed at the same time do not overlap in memory");
       }
-      for (std::size_t s = 0; s < plan.steps.size(); ++s) {
-        if (plan.steps[s].kind != StepKind::repeat || static_cast<int>(s) < x.first_step ||
-            static_cast<int>(s) > x.last_step)
-          continue;
-        const std::int64_t end = plan.body_offset + plan_.graphs[size(plan.steps[s].body)].arena_bytes;
-        require(x.offset + x.stored_bytes <= plan.body_offset || x.offset >= end,
+      for (int s = x.first; s <= x.last; ++s) {
+        const PlanStep& step = plan.steps[size(s)];
+        if (step.kind != StepKind::repeat) continue;
+        const std::int64_t end = plan.body_offset + plan_.graphs[size(step.body)].arena_bytes;
+        require(x.offset + x.bytes <= plan.body_offset || x.offset >= end,
                 "the body of a repeat does not overlap other values in memory");
         require(end <= plan.arena_bytes, "the memory of a body ends within the arena");
       }

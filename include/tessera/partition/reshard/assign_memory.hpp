@@ -26,8 +26,8 @@ constexpr void need_value(GraphPlan& plan, int v, int step) {
 
 }  // namespace detail
 
-/// Computes the lifetime of each value of a graph, and the offsets of intermediates in its arena. `plans`: by graph;
-/// the plans of the bodies must be complete.
+/// Computes the lifetime of each value of a graph, and the offsets of intermediates and buffers of loops in its arena.
+/// `plans`: by graph; the plans of the bodies must be complete.
 constexpr void assign_memory(GraphPlan& plan, const Growable<GraphPlan>& plans) {
   const int count = static_cast<int>(plan.steps.size());
   for (int s = 0; s < count; ++s) {
@@ -42,15 +42,19 @@ constexpr void assign_memory(GraphPlan& plan, const Growable<GraphPlan>& plans) 
   for (std::int32_t v : plan.outputs) detail::need_value(plan, v, count > 0 ? count - 1 : 0);
 
   Growable<Lifetime> blocks;
-  Growable<std::size_t> owners;
-  for (std::size_t v = 0; v < plan.values.size(); ++v) {
-    const PlanValue& value = plan.values[v];
+  Growable<std::int64_t*> offsets;
+  for (PlanValue& value : plan.values) {
     if (!value.in_arena() || value.first_step < 0) continue;
     blocks.push_back({value.stored_bytes, value.first_step, value.last_step, 0});
-    owners.push_back(v);
+    offsets.push_back(&value.offset);
   }
+  for (int s = 0; s < count; ++s)
+    for (LoopBuffer& buffer : plan.steps[static_cast<std::size_t>(s)].buffers) {
+      blocks.push_back({buffer.stored_bytes, s, s, 0});
+      offsets.push_back(&buffer.offset);
+    }
   plan.arena_bytes = assign_offsets(blocks);
-  for (std::size_t b = 0; b < blocks.size(); ++b) plan.values[owners[b]].offset = blocks[b].offset;
+  for (std::size_t b = 0; b < blocks.size(); ++b) *offsets[b] = blocks[b].offset;
 
   // The scratch memory of a body comes after all blocks that are needed while any body runs.
   std::int64_t largest = 0;

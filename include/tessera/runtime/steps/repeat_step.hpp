@@ -32,18 +32,14 @@ class RepeatStep final : public PreparedStep {
       host_scalars_.push_back({inputs_[i], bytes});
       bytes += block_alignment;
     }
-    // Two buffers per result: for carried values between layers, and for results that no step reads.
-    for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
-      const int value = plan.outputs[k];
-      const std::int64_t own = value < 0 ? block_alignment : plan.values[static_cast<std::size_t>(value)].stored_bytes;
-      spare_.push_back({bytes, bytes + own});
-      bytes += 2 * own;
-    }
-    spare_bytes_ = bytes;
+    scalar_bytes_ = bytes;
+    buffers_.resize(plan.outputs.size());
+    for (const LoopBuffer& buffer : c.step.buffers)
+      buffers_[static_cast<std::size_t>(buffer.result)].offset[buffer.odd ? 1 : 0] = buffer.offset;
   }
 
-  /// The scratch of the body's steps follows the buffers of this step.
-  std::int64_t scratch_bytes() const override { return spare_bytes_ + body_.scratch_bytes(); }
+  /// The scratch of the body's steps follows the host scalars of this step.
+  std::int64_t scratch_bytes() const override { return scalar_bytes_ + body_.scratch_bytes(); }
 
   inline void run(Frame& frame) const override;
 
@@ -54,16 +50,17 @@ class RepeatStep final : public PreparedStep {
   Repeat shape_;
   std::int64_t layers_;  // steps of a loop, which may be more than an int can count
   Growable<std::int32_t> inputs_, outputs_;
-  struct Spare {
-    std::int64_t first, second;
+  /// The buffers of a result of the body: where they are in the arena, see LoopBuffer.
+  struct Buffers {
+    std::int64_t offset[2] = {0, 0};
   };
-  Growable<Spare> spare_;
+  Growable<Buffers> buffers_;
   struct HostScalar {
     std::int32_t value;  // index in the outer graph's plan
     std::int64_t offset;
   };
   Growable<HostScalar> host_scalars_;
-  std::int64_t spare_bytes_ = 0;
+  std::int64_t scalar_bytes_ = 0;
 
   bool carried(int k) const { return k < shape_.carried; }
   /// How many layers run.
@@ -109,11 +106,6 @@ class RepeatStep final : public PreparedStep {
     }
   }
 
-  char* spare(const Frame& frame, int k, int which) const {
-    const Spare& at = spare_[static_cast<std::size_t>(k)];
-    return frame.scratch + (which == 0 ? at.first : at.second);
-  }
-
   /// The layout of the body's result k, or null if it is a host scalar.
   const ValueLayout* result(int k) const {
     const std::int32_t value = body_.layout().plan().outputs[static_cast<std::size_t>(k)];
@@ -128,7 +120,8 @@ class RepeatStep final : public PreparedStep {
       if (carried(k)) return frame.at(outer_[outer], shard);
       return slice(frame, outer, layer, shard, own == nullptr ? 1 : own->shards());
     }
-    return spare(frame, k, which) + (own == nullptr ? 0 : own_offset(*own, shard));
+    return frame.arena + buffers_[static_cast<std::size_t>(k)].offset[which] +
+           (own == nullptr ? 0 : own_offset(*own, shard));
   }
   /// Results of layers that don't run are zeros.
   void clear_results(const Frame& frame, std::int64_t steps) const {
@@ -180,7 +173,7 @@ inline void RepeatStep::run(Frame& frame) const {
   Frame& inner = frame.frames[body_index_];
   const FrameLayout& layout = body_.layout();
   const GraphPlan& plan = layout.plan();
-  inner.scratch = frame.scratch + spare_bytes_;
+  inner.scratch = frame.scratch + scalar_bytes_;
   inner.observer = frame.observer;
   inner.frames = frame.frames;
   inner.around = &frame;
@@ -235,9 +228,9 @@ inline void RepeatStep::run(Frame& frame) const {
       const ValueLayout& own = *result(static_cast<int>(k));
       for (int s = 0; s < own.shards(); ++s) {
         if (!own.is_here(s)) continue;
+        if (!carried(static_cast<int>(k)) && outputs_[k] < 0) continue;
         char* to = destination(frame, static_cast<int>(k), left, layer, s);
         if (to == inner.at(own, s)) continue;
-        if (!carried(static_cast<int>(k)) && outputs_[k] < 0) continue;
         const Shape extent = extents(own.boxes[static_cast<std::size_t>(s)]);
         parallel_copy(body_.graph()[body_.graph().outputs[k]].dtype, to, kernels::contiguous_strides(extent),
                       inner.at(own, s), own.strides[static_cast<std::size_t>(s)], extent);
