@@ -149,26 +149,35 @@ class ExplicitAxes {
     FactorRule rule;
     rule.operands.reserve(node.arity);
     row.sharding(graph, id, rule);
-    const int out = out_sharding(graph, id);
-    const bool strict = !node.derived && out == -1;
     const Shape extents = row.factor_extents != nullptr
                               ? row.factor_extents({graph, id, shapes(g).data(), numbers(g).data(), nullptr})
                               : Shape{};
+    const char* problem = nullptr;
+    const Growable<AxisList> axes = axes_of_factors(graph, id, of, rule, extents, problem);
+    split_result(made, rule, axes, extents, problem);
+    const int out = out_sharding(graph, id);
+    const bool strict = !node.derived && out == -1;
+    if (problem != nullptr && strict && !search_.found())
+      fail_result_needs_with_sharding(g, graph, id, of, problem, made);
+    if (out >= 0) return explicit_part(planned_.resolve(program_.specs[graph[out].index()], node.rank));
+    return made;
+  }
+  /// The axes that split each factor of an operation, by its operands. `problem`: the first reason why the operands do
+  /// not determine the sharding of the result, if there is one.
+  constexpr Growable<AxisList> axes_of_factors(const GraphView& graph, int id, const Growable<Sharding>& of,
+                                               const FactorRule& rule, const Shape& extents,
+                                               const char*& problem) const {
+    const Node& node = graph[id];
+    const OpRow& row = row_of(node);
     Growable<AxisList> axes(rule.kinds.size());
-    int problem = -1;
-    const char* why = "";
-    const auto object = [&](const char* text) {
-      if (problem < 0) why = text;
-      problem = id;
-    };
+    const auto object = [&](const char* why) { problem = problem == nullptr ? why : problem; };
     for (int i = 0; i < node.arity && i < static_cast<int>(rule.operands.size()); ++i) {
       const int x = graph.operand(id, i);
       if (x < 0 || has_operand(row.shape_only, i)) continue;
       const Sharding& own = of[static_cast<std::size_t>(x)];
       for (int d = 0; d < own.rank; ++d) {
-        if (own.dims[d].empty()) continue;
         const auto& factors = rule.operands[static_cast<std::size_t>(i)].dims[d];
-        if (factors.empty()) continue;
+        if (own.dims[d].empty() || factors.empty()) continue;
         const auto f = static_cast<std::size_t>(factors[0]);
         if (factors.size() > 1) {
           if (!split_factors(own.dims[d], factors, extents, axes) && !cut(own.dims[d], factors, extents))
@@ -190,10 +199,15 @@ class ExplicitAxes {
           object("a summed dim is split, so each device has only a partial sum");
       }
     }
+    return axes;
+  }
+  /// Splits the dims of a result by the axes of their factors. `problem` as of axes_of_factors.
+  constexpr void split_result(Sharding& made, const FactorRule& rule, const Growable<AxisList>& axes,
+                              const Shape& extents, const char*& problem) const {
+    const auto object = [&](const char* why) { problem = problem == nullptr ? why : problem; };
     unsigned used = 0;
-    for (int d = 0; d < node.rank; ++d) {
+    for (int d = 0; d < made.rank; ++d) {
       const auto& factors = rule.result.dims[d];
-      if (factors.empty()) continue;
       bool whole = true;  // whether every more significant factor is split down to one index a device
       for (std::size_t k = 0; k < factors.size(); ++k) {
         const auto f = static_cast<std::size_t>(factors[k]);
@@ -213,9 +227,6 @@ class ExplicitAxes {
         }
       }
     }
-    if (problem >= 0 && strict && !search_.found()) fail_result_needs_with_sharding(g, graph, id, of, why, made);
-    if (out >= 0) return explicit_part(planned_.resolve(program_.specs[graph[out].index()], node.rank));
-    return made;
   }
   /// Distributes the axes of a dim that a reshape splits or merges over the dim's factors, the most significant first:
   /// a factor takes axes until each device has one index of it. False where the axis sizes don't divide a factor,

@@ -14,6 +14,7 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/runtime/executor/executable.hpp>
+#include <tessera/runtime/oracle/differing_elements.hpp>
 #include <tessera/runtime/oracle/oracle.hpp>
 #include <tessera/runtime/oracle/oracle_tolerance.hpp>
 
@@ -307,11 +308,6 @@ class OracleComparer final : public StepObserver {
           std::move(allowed[static_cast<std::size_t>(o)]);
   }
 
-  static bool apart(double a, double b, double allowed) {
-    if (a == b || (std::isnan(a) && std::isnan(b))) return false;
-    return !(std::fabs(a - b) <= allowed);
-  }
-
   void compare(const FrameLayout& layout, const Frame& frame, int v, Allowed allowed, const PlanStep* step) {
     const PlanValue& value = layout.value(v);
     if (value.role == ValueRole::host) return;
@@ -321,76 +317,66 @@ class OracleComparer final : public StepObserver {
       return;
     }
     ++compared;
-    OracleDifference found;
-    found.elements = whole->size();
-    double largest = -1;
-    Shape extent = value.shape;
-    const auto note = [&](std::int64_t index, double got, double off, int device) {
-      const double want = (*whole)[index];
-      if (!apart(got, want, off)) return;
-      OracleElement element{{}, device, got, want, off};
-      for (std::size_t d = extent.size(); d-- > 0; index /= extent[d]) element.index.insert(0, index % extent[d]);
-      ++found.count;
-      const auto earlier = [&] {
-        for (std::size_t d = 0; d < extent.size(); ++d)
-          if (element.index[d] != found.first.index[d]) return element.index[d] < found.first.index[d];
-        return false;
-      };
-      if (found.count == 1 || earlier()) found.first = element;
-      const double distance = std::isnan(got - want) ? INFINITY : std::fabs(got - want);
-      if (distance > largest) {
-        largest = distance;
-        found.largest = element;
-      }
-    };
-    const ValueLayout& own = layout[v];
-    if (value.sharding.unreduced != 0) {
-      Growable<double> sum, sizes;
-      gather_parts(layout, frame, v, sum, sizes);
-      State& state = state_of(layout);
-      double& slack = state.slack[static_cast<std::size_t>(value.node)];
-      if (step == nullptr) {  // a view has the error bound of the viewed value
-        const int root = layout.value(value.view_of).node;
-        slack = state.slack[static_cast<std::size_t>(root)];
-        allowed.assign(sum.size(), slack);
-      } else {
-        slack = 0;
-        allowed.resize(sum.size(), 0);
-        for (std::size_t i = 0; i < sum.size(); ++i) {
-          allowed[i] += 2 * rounding_of(value.dtype) * sizes[i];
-          slack = std::max(slack, allowed[i]);
-        }
-      }
-      double& most = state.most[static_cast<std::size_t>(value.node)];
-      most = std::max(most, slack);
-      for (std::size_t i = 0; i < sum.size(); ++i) note(static_cast<std::int64_t>(i), sum[i], allowed[i], -1);
+    DifferingElements found(*whole);
+    if (value.sharding.unreduced != 0)
+      compare_sum(layout, frame, v, std::move(allowed), step, found);
+    else
+      compare_shards(layout, frame, v, allowed, found);
+    if (found.all.count == 0) return;
+    OracleDifference& all = found.all;
+    const Node& node = graph(layout)[value.node];
+    all.what =
+        concat_text(row_of(node).name, " ", shape_text(value.dtype, value.shape), text(value.sharding, layout.mesh()));
+    if (frame.layer >= 0) all.what += concat_text(", layer ", frame.layer);
+    all.source = node.source.line != 0 || step == nullptr ? node.source : step->source;
+    if (step != nullptr && step->kind == StepKind::reshard) describe(layout, *step, all);
+    differences.push_back(std::move(all));
+  }
+
+  /// Compares the sum of the parts of a partial value, and keeps the error bound for those who read it.
+  void compare_sum(const FrameLayout& layout, const Frame& frame, int v, Allowed allowed, const PlanStep* step,
+                   DifferingElements& found) {
+    const PlanValue& value = layout.value(v);
+    Growable<double> sum, sizes;
+    gather_parts(layout, frame, v, sum, sizes);
+    State& state = state_of(layout);
+    double& slack = state.slack[static_cast<std::size_t>(value.node)];
+    if (step == nullptr) {  // a view has the error bound of the viewed value
+      const int root = layout.value(value.view_of).node;
+      slack = state.slack[static_cast<std::size_t>(root)];
+      allowed.assign(sum.size(), slack);
     } else {
-      const kernels::Strides strides = kernels::contiguous_strides(value.shape);
-      for (int s = 0; s < own.shards(); ++s) {
-        const Box& box = own.boxes[static_cast<std::size_t>(s)];
-        if (box.empty()) continue;
-        const int device = layout.mesh().device_at(own.grid.coordinates(s % own.grid.count()));
-        const std::int64_t begin = offset_of(box, strides);
-        walk(extents(box), own.strides[static_cast<std::size_t>(s)], strides, strides,
-             [&](std::int64_t from, std::int64_t to, std::int64_t) {
-               const char* const at = frame.at(own, s) + from * own.element;
-               const std::int64_t index = begin + to;
-               if (std::memcmp(at, whole->bytes.data() + index * own.element, static_cast<std::size_t>(own.element)) ==
-                   0)
-                 return;
-               note(index, read_number(value.dtype, at), allowed.empty() ? 0 : allowed[static_cast<std::size_t>(index)],
-                    device);
-             });
+      slack = 0;
+      allowed.resize(sum.size(), 0);
+      for (std::size_t i = 0; i < sum.size(); ++i) {
+        allowed[i] += 2 * rounding_of(value.dtype) * sizes[i];
+        slack = std::max(slack, allowed[i]);
       }
     }
-    if (found.count == 0) return;
-    const Node& node = graph(layout)[value.node];
-    found.what =
-        concat_text(row_of(node).name, " ", shape_text(value.dtype, value.shape), text(value.sharding, layout.mesh()));
-    if (frame.layer >= 0) found.what += concat_text(", layer ", frame.layer);
-    found.source = node.source.line != 0 || step == nullptr ? node.source : step->source;
-    if (step != nullptr && step->kind == StepKind::reshard) describe(layout, *step, found);
-    differences.push_back(std::move(found));
+    double& most = state.most[static_cast<std::size_t>(value.node)];
+    most = std::max(most, slack);
+    for (std::size_t i = 0; i < sum.size(); ++i) found.compare(static_cast<std::int64_t>(i), sum[i], allowed[i], -1);
+  }
+  static void compare_shards(const FrameLayout& layout, const Frame& frame, int v, const Allowed& allowed,
+                             DifferingElements& found) {
+    const PlanValue& value = layout.value(v);
+    const ValueLayout& own = layout[v];
+    const kernels::Strides strides = kernels::contiguous_strides(value.shape);
+    for (int s = 0; s < own.shards(); ++s) {
+      const Box& box = own.boxes[static_cast<std::size_t>(s)];
+      if (box.empty()) continue;
+      const int device = layout.mesh().device_at(own.grid.coordinates(s % own.grid.count()));
+      const std::int64_t begin = offset_of(box, strides);
+      walk(extents(box), own.strides[static_cast<std::size_t>(s)], strides, strides,
+           [&](std::int64_t from, std::int64_t to, std::int64_t) {
+             const char* const at = frame.at(own, s) + from * own.element;
+             const std::int64_t index = begin + to;
+             const char* const want = found.whole.bytes.data() + index * own.element;
+             if (std::memcmp(at, want, static_cast<std::size_t>(own.element)) == 0) return;
+             found.compare(index, read_number(value.dtype, at),
+                           allowed.empty() ? 0 : allowed[static_cast<std::size_t>(index)], device);
+           });
+    }
   }
   static void describe(const FrameLayout& layout, const PlanStep& step, OracleDifference& found) {
     for (const CollectiveInfo& collective : step.collectives) {

@@ -44,6 +44,11 @@ class RepeatStep final : public PreparedStep {
   inline void run(Frame& frame) const override;
 
  private:
+  inline void write_host_scalars(Frame& frame) const;
+  inline void bind_operands(const Frame& frame, Frame& inner, std::int64_t steps, std::int64_t left) const;
+  inline void bind_results(const Frame& frame, Frame& inner, std::int64_t left) const;
+  inline void copy_results(const Frame& frame, const Frame& inner, std::int64_t left) const;
+
   const FrameLayout& outer_;
   const PreparedGraph& body_;
   int body_index_;
@@ -169,73 +174,90 @@ class RepeatStep final : public PreparedStep {
   }
 };
 
-inline void RepeatStep::run(Frame& frame) const {
-  Frame& inner = frame.frames[body_index_];
-  const FrameLayout& layout = body_.layout();
-  const GraphPlan& plan = layout.plan();
-  inner.scratch = frame.scratch + scalar_bytes_;
-  inner.observer = frame.observer;
-  inner.frames = frame.frames;
-  inner.around = &frame;
-  inner.arena = frame.arena + outer_.plan().body_offset;
-  layout.place_intermediates(inner);
+/// Host scalars that the body reads as tensors.
+inline void RepeatStep::write_host_scalars(Frame& frame) const {
   for (const HostScalar& scalar : host_scalars_) {
     const PlanValue& value = outer_.value(scalar.value);
     char* to = frame.scratch + scalar.offset;
     write_number(value.dtype, to, frame.numbers[static_cast<std::size_t>(value.node)]);
     frame.pointers[static_cast<std::size_t>(outer_[scalar.value].first)] = to;
   }
-  auto set = [&](const ValueLayout& of, int shard, char* to) {
-    inner.pointers[static_cast<std::size_t>(of.first + shard)] = to;
-  };
+}
+
+/// Points the body's arguments into the operands, for the layer after which `left` of `steps` layers run.
+inline void RepeatStep::bind_operands(const Frame& frame, Frame& inner, std::int64_t steps, std::int64_t left) const {
+  const FrameLayout& layout = body_.layout();
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    const int value = argument(static_cast<int>(i));
+    if (value < 0) continue;
+    const ValueLayout& own = layout[value];
+    const ValueLayout& from = outer_[inputs_[i]];
+    for (int s = 0; s < own.shards(); ++s) {
+      char*& to = inner.pointers[static_cast<std::size_t>(own.first + s)];
+      if (carried(static_cast<int>(i)) && left + 1 < steps)
+        to = destination(frame, static_cast<int>(i), left + 1, 0, s);
+      else if (shape_.is_stacked(static_cast<int>(i)))
+        to = slice(frame, inputs_[i], inner.layer, s, own.shards());
+      else
+        to = frame.at(from, s);
+    }
+  }
+}
+
+inline void RepeatStep::bind_results(const Frame& frame, Frame& inner, std::int64_t left) const {
+  const FrameLayout& layout = body_.layout();
+  const Growable<std::int32_t>& outputs = layout.plan().outputs;
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    const int value = outputs[k];
+    if (value < 0 || layout.value(value).role != ValueRole::output) continue;
+    const ValueLayout& own = layout[value];
+    for (int s = 0; s < own.shards(); ++s)
+      inner.pointers[static_cast<std::size_t>(own.first + s)] =
+          destination(frame, static_cast<int>(k), left, inner.layer, s);
+  }
+}
+
+/// Copies results that no step of the body wrote: arguments returned as they are, views, values returned twice.
+inline void RepeatStep::copy_results(const Frame& frame, const Frame& inner, std::int64_t left) const {
+  for (std::size_t k = 0; k < outputs_.size(); ++k) {
+    const int node = body_.graph().outputs[k];
+    const DType dtype = body_.graph()[node].dtype;
+    const auto to = [&](int s) { return destination(frame, static_cast<int>(k), left, inner.layer, s); };
+    if (result(static_cast<int>(k)) == nullptr) {
+      if (outputs_[k] < 0 || outer_[outputs_[k]].is_here(0))
+        write_number(dtype, to(0), inner.numbers[static_cast<std::size_t>(node)]);
+      continue;
+    }
+    if (!carried(static_cast<int>(k)) && outputs_[k] < 0) continue;
+    const ValueLayout& own = *result(static_cast<int>(k));
+    for (int s = 0; s < own.shards(); ++s) {
+      if (!own.is_here(s) || to(s) == inner.at(own, s)) continue;
+      const Shape extent = extents(own.boxes[static_cast<std::size_t>(s)]);
+      parallel_copy(dtype, to(s), kernels::contiguous_strides(extent), inner.at(own, s),
+                    own.strides[static_cast<std::size_t>(s)], extent);
+    }
+  }
+}
+
+inline void RepeatStep::run(Frame& frame) const {
+  Frame& inner = frame.frames[body_index_];
+  inner.scratch = frame.scratch + scalar_bytes_;
+  inner.observer = frame.observer;
+  inner.frames = frame.frames;
+  inner.around = &frame;
+  inner.arena = frame.arena + outer_.plan().body_offset;
+  body_.layout().place_intermediates(inner);
+  write_host_scalars(frame);
   const std::int64_t steps = this->steps(frame);
   if (steps < layers_) clear_results(frame, steps);
   if (steps == 0) return copy_carried(frame);
-  for (std::int64_t it = 0; it < steps; ++it) {
-    const std::int64_t left = steps - 1 - it, layer = shape_.reverse ? left : it;
-    inner.layer = layer;
-    for (std::size_t i = 0; i < inputs_.size(); ++i) {
-      const int value = argument(static_cast<int>(i));
-      if (value < 0) continue;
-      const ValueLayout& own = layout[value];
-      const ValueLayout& from = outer_[inputs_[i]];
-      for (int s = 0; s < own.shards(); ++s) {
-        if (carried(static_cast<int>(i)) && it > 0)
-          set(own, s, destination(frame, static_cast<int>(i), left + 1, 0, s));
-        else if (shape_.is_stacked(static_cast<int>(i)))
-          set(own, s, slice(frame, inputs_[i], layer, s, own.shards()));
-        else
-          set(own, s, frame.at(from, s));
-      }
-    }
-    for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
-      const int value = plan.outputs[k];
-      if (value < 0 || plan.values[static_cast<std::size_t>(value)].role != ValueRole::output) continue;
-      for (int s = 0; s < layout[value].shards(); ++s)
-        set(layout[value], s, destination(frame, static_cast<int>(k), left, layer, s));
-    }
-    layout.place_views(inner);
+  for (std::int64_t left = steps - 1; left >= 0; --left) {
+    inner.layer = shape_.reverse ? left : steps - 1 - left;
+    bind_operands(frame, inner, steps, left);
+    bind_results(frame, inner, left);
+    body_.layout().place_views(inner);
     body_.run_steps(inner);
-    // Copies results that no step of the body wrote: arguments returned as they are, views, values returned twice.
-    for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
-      if (result(static_cast<int>(k)) == nullptr) {
-        const int node = body_.graph().outputs[k];
-        if (outputs_[k] >= 0 && !outer_[outputs_[k]].is_here(0)) continue;
-        write_number(body_.graph()[node].dtype, destination(frame, static_cast<int>(k), left, layer, 0),
-                     inner.numbers[static_cast<std::size_t>(node)]);
-        continue;
-      }
-      const ValueLayout& own = *result(static_cast<int>(k));
-      for (int s = 0; s < own.shards(); ++s) {
-        if (!own.is_here(s)) continue;
-        if (!carried(static_cast<int>(k)) && outputs_[k] < 0) continue;
-        char* to = destination(frame, static_cast<int>(k), left, layer, s);
-        if (to == inner.at(own, s)) continue;
-        const Shape extent = extents(own.boxes[static_cast<std::size_t>(s)]);
-        parallel_copy(body_.graph()[body_.graph().outputs[k]].dtype, to, kernels::contiguous_strides(extent),
-                      inner.at(own, s), own.strides[static_cast<std::size_t>(s)], extent);
-      }
-    }
+    copy_results(frame, inner, left);
   }
 }
 
