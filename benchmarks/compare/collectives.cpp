@@ -77,7 +77,9 @@ void rows(compare::Harness& harness) {
       const auto row = harness.row(kind + "/" + size_text(bytes) + "/d" + std::to_string(devices));
       if (row.empty()) return;
       const auto collective = std::make_shared<Collective>(from(devices, size), std::move(to), reduces);
-      harness.measure(row, {.bytes = static_cast<double>(collective->plan.bytes())}, Task([=] { collective->run(); }),
+      compare::Work work{.bytes = static_cast<double>(collective->plan.bytes())};
+      if (reduces) work.bytes_read = static_cast<double>(devices) * static_cast<double>(bytes);
+      harness.measure(row, work, Task([=] { collective->run(); }),
                       [&](compare::Peer& peer) { return (peer.*peer_task)(devices, bytes); });
     };
     measure("all_reduce", Shards::copies, Shards::copies(1, size), true, &compare::Peer::all_reduce);

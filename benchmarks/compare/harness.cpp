@@ -150,6 +150,11 @@ void Harness::measure(const std::string& row, const Work& work, std::vector<Cont
   const Probe fma = fma_probe(arguments_.threads), copy = copy_probe(work.bytes);
   contenders.push_back({"fma", fma.task});
   contenders.push_back({"copy", copy.task});
+  Probe read{{}, 0};
+  if (work.bytes_read > 0) {
+    read = read_probe(work.bytes_read);
+    contenders.push_back({"read", read.task});
+  }
 
   for (Contender& contender : contenders) contender.repeats = repeats_of(contender.task);
   if (contenders[0].task.result) {
@@ -172,9 +177,12 @@ void Harness::measure(const std::string& row, const Work& work, std::vector<Cont
   // The floor of each round, at the speeds that the probes had in that round.
   const std::vector<double>& ours = contenders[0].times;
   std::vector<double> floor;
-  for (std::size_t round = 0; round < ours.size(); ++round)
+  for (std::size_t round = 0; round < ours.size(); ++round) {
     floor.push_back(std::max(work.flops / fma.amount * contenders[named].times[round],
                              work.bytes / copy.amount * contenders[named + 1].times[round]));
+    if (read.task)
+      floor.back() = std::max(floor.back(), work.bytes_read / read.amount * contenders[named + 2].times[round]);
+  }
   // What tools/bench --compare needs: how fast each round was, against the machine where a floor is known.
   std::vector<double> speeds;
   for (std::size_t round = 0; round < ours.size(); ++round)

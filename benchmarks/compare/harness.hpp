@@ -17,7 +17,8 @@ namespace compare {
 /// The least work of a row. The floor of its time is this work at the speed of the probes in the same rounds.
 struct Work {
   double flops = 0;
-  double bytes = 0;  ///< bytes read and bytes written, each counted once
+  double bytes = 0;       ///< bytes read and bytes written, each counted once
+  double bytes_read = 0;  ///< of these, where a row reads much more than it writes; 0: reads have no floor of their own
 };
 
 struct Arguments {
@@ -29,7 +30,7 @@ struct Arguments {
   std::string memory_of;  ///< if set, only run this contender's training and report its peak memory
 };
 
-/// Measures rows: Tessera, the peers and two probes take turns, so that all have the same clock frequency.
+/// Measures rows: Tessera, the peers and the probes take turns, so that all have the same clock frequency.
 class Harness {
  public:
   Harness(const Arguments& arguments, std::vector<std::string> peers);

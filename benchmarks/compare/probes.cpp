@@ -51,6 +51,18 @@ void copy_streaming(char* to, const char* from, std::int64_t bytes) {
 #endif
 }
 
+float sum_of(const float* from, std::int64_t count) {
+  constexpr std::int64_t size = Lanes::size;
+  Lanes a(0.0f), b(0.0f), c(0.0f), d(0.0f);
+  for (std::int64_t i = 0; i < count; i += 4 * size) {
+    a += Lanes::load_aligned(from + i);
+    b += Lanes::load_aligned(from + i + size);
+    c += Lanes::load_aligned(from + i + 2 * size);
+    d += Lanes::load_aligned(from + i + 3 * size);
+  }
+  return ((a + b) + (c + d)).get(0);
+}
+
 }  // namespace
 
 Probe fma_probe(int threads) {
@@ -83,6 +95,21 @@ Probe copy_probe(double bytes) {
     return best;
   };
   return {best_time(streaming) < best_time(plain) ? streaming : plain, 2.0 * static_cast<double>(lines * line)};
+}
+
+Probe read_probe(double bytes) {
+  constexpr std::int64_t block = 1024;
+  const auto blocks = static_cast<std::int64_t>(std::clamp(bytes, 4096.0, 512e6)) / block;
+  const auto from = tessera::Buffer::allocate(blocks * block);
+  std::memset(from->data(), 0, static_cast<std::size_t>(blocks * block));
+  const auto run = [=] {
+    tessera::parallel_ranges(blocks, tessera::Cost::bytes(block), [&](std::int64_t begin, std::int64_t end) {
+      constexpr std::int64_t floats = block / 4;
+      volatile float sink = sum_of(from->as<float>() + begin * floats, (end - begin) * floats);
+      static_cast<void>(sink);
+    });
+  };
+  return {Task(run), static_cast<double>(blocks * block)};
 }
 
 }  // namespace compare

@@ -21,6 +21,10 @@ Probe fma_probe(int threads);
 /// streaming ones, whichever is faster.
 Probe copy_probe(double bytes);
 
+/// A sum of so many bytes, up to half a gigabyte: where data come from main memory, reads alone can be slower than a
+/// copy of as many bytes, half of which are writes.
+Probe read_probe(double bytes);
+
 }  // namespace compare
 
 #endif

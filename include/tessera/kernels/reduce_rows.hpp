@@ -61,8 +61,8 @@ template <class T> TESSERA_INLINE void fetch_page_ahead(const T* from) {
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) + 4096));
 }
 
-/// to[i] = from[0][i] combined with from[1][i], ..., in this order, two cache lines of all sources at a time. `to` may
-/// be one of the sources. After calls with `past_caches`, the caller calls fence_stores().
+/// to[i] = from[0][i] combined with from[1][i], ..., in this order, line by line of all sources; within the caches, two
+/// lines at a time. `to` may be one of the sources. After calls with `past_caches`, the caller calls fence_stores().
 template <class M, class T>
 void reduce_rows(T* to, const T* const* from, int sources, std::int64_t count, bool past_caches) {
   using Vector = typename LineRegister<T>::type;
@@ -74,16 +74,21 @@ void reduce_rows(T* to, const T* const* from, int sources, std::int64_t count, b
   };
   std::int64_t i = 0;
   for (const std::int64_t first = before_line(to, count); i < first; ++i) one(i);
-  const auto two_lines = [&]<std::size_t... R>(std::index_sequence<R...>) TESSERA_INLINE_LAMBDA {
+  // Near enough that what is fetched of many sources stays in the first-level cache: docs/decisions/0010.
+  const std::uintptr_t ahead = past_caches ? 256 : 512;
+  constexpr auto registers = static_cast<std::size_t>(line / size);
+  const auto fetch = [&](const T* at, std::size_t index) TESSERA_INLINE_LAMBDA {
+    if (index % registers == 0)
+      __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(at) + ahead));
+  };
+  const auto combine = [&]<std::size_t... R>(std::index_sequence<R...>) TESSERA_INLINE_LAMBDA {
     const auto load = [](Vector& value, const T* at) TESSERA_INLINE_LAMBDA { std::memcpy(&value, at, sizeof(Vector)); };
     Vector sum[sizeof...(R)];
-    fetch_page_ahead(from[0] + i);
-    fetch_page_ahead(from[0] + i + line);
+    (fetch(from[0] + i + static_cast<std::int64_t>(R) * size, R), ...);
     (load(sum[R], from[0] + i + static_cast<std::int64_t>(R) * size), ...);
     for (int s = 1; s < sources; ++s) {
       const T* const at = from[s] + i;
-      fetch_page_ahead(at);
-      fetch_page_ahead(at + line);
+      (fetch(at + static_cast<std::int64_t>(R) * size, R), ...);
       Vector term[sizeof...(R)];
       (load(term[R], at + static_cast<std::int64_t>(R) * size), ...);
       (M::join(sum[R], term[R]), ...);
@@ -93,8 +98,9 @@ void reduce_rows(T* to, const T* const* from, int sources, std::int64_t count, b
     else
       (std::memcpy(to + i + static_cast<std::int64_t>(R) * size, &sum[R], sizeof(Vector)), ...);
   };
-  constexpr auto registers = std::make_index_sequence<static_cast<std::size_t>(2 * line / size)>{};
-  for (; i + 2 * line <= count; i += 2 * line) two_lines(registers);
+  if (!past_caches)
+    for (; i + 2 * line <= count; i += 2 * line) combine(std::make_index_sequence<2 * registers>{});
+  for (; i + line <= count; i += line) combine(std::make_index_sequence<registers>{});
   for (; i < count; ++i) one(i);
 }
 

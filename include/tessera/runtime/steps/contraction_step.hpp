@@ -20,6 +20,7 @@
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/executor/prepared_step.hpp>
 #include <tessera/runtime/executor/work_grid.hpp>
+#include <tessera/runtime/steps/adjacent_terms.hpp>
 #include <tessera/runtime/steps/sum_in_place.hpp>
 #include <tessera/runtime/threads/team.hpp>
 
@@ -104,7 +105,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       places_.push_back(std::move(place));
     }
     if (step.fusion == Fusion::sum)
-      sum_in_place(layout, *c.next);
+      sum_in_place(layout, *c.next, a, b);
     else
       make_items(static_cast<int>(places_.size()));
     epilogue_ = c.epilogue;
@@ -112,13 +113,16 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     if (step.fusion == Fusion::rounding) round(layout, out, *c.next);
   }
 
-  std::int64_t scratch_bytes() const override { return packed_bytes_ + passed_bytes_; }
+  std::int64_t scratch_bytes() const override {
+    return std::max(packed_bytes_ + passed_bytes_, joined_ ? joined_->scratch_bytes() : 0);
+  }
   std::int64_t table_bytes() const override { return static_cast<std::int64_t>(places_.size() * sizeof(Place)); }
   std::int64_t moved_bytes() const override { return sum_.moved_bytes(); }
 
   void run(Frame& frame) const override {
     sum_.count();
     if (items_ == 0) return;
+    if (joined_ && terms_.are_adjacent(frame)) return joined_->run(frame);
     place_passed(frame);
     if (pack_pieces_ > 0) pack(frame);
     const Cost cost = Cost::flops(flops_ / static_cast<double>(items_));
@@ -150,6 +154,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   };
   const Epilogue* epilogue_ = nullptr;
   SumInPlace sum_;
+  std::shared_ptr<const ContractionStep> joined_;  ///< see join_terms()
+  AdjacentTerms terms_;                            ///< what `joined_` requires of the addresses
   Growable<Passed> passed_;
   DType dtype_;
   bool has_addend_;
@@ -226,7 +232,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   }
 
   /// Lets the places of one sum accumulate into its memory one after another, item by item, so that no part is stored.
-  TESSERA_PLANNING void sum_in_place(const FrameLayout& layout, const PlanStep& reshard) {
+  TESSERA_PLANNING void sum_in_place(const FrameLayout& layout, const PlanStep& reshard, int a, int b) {
     sum_ = SumInPlace(layout, reshard);
     for (Place& place : places_) place.out = sum_.target(place.out);
     Growable<SortedPair> order;  // of the places: by result, then by index
@@ -240,7 +246,30 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       places_[p].destination = first ? static_cast<int>(p) : places_[p - 1].destination;
       sums += first ? 1 : 0;
     }
+    join_terms(layout, a, b, sums);
     if (!make_items(sums)) take_turns(sums);
+  }
+  /// Where the operands of all parts of a sum lie one behind another in memory, as the shards of an intermediate do,
+  /// the sum is one product with the terms of all parts: docs/decisions/0010.
+  TESSERA_PLANNING void join_terms(const FrameLayout& layout, int a, int b, int sums) {
+    if (has_addend_ || a < 0 || b < 0 || sums == static_cast<int>(places_.size())) return;
+    auto joined = std::make_shared<ContractionStep>(*this);
+    joined->sum_ = {};
+    joined->places_.clear(), joined->shapes_.clear();
+    for (std::size_t p = 0, end = 0; p < places_.size(); p = end) {
+      Place place = places_[p];
+      const AdjacentTerms::Operands values{a, b}, first{place.a, place.b};
+      for (end = p + 1; end < places_.size() && places_[end].out == place.out; ++end)
+        if (const Place& part = places_[end];
+            part.shape != place.shape || !terms_.add(layout, values, first, {part.a, part.b}, end - p))
+          return;
+      kernels::ContractionShape shape = shapes_[static_cast<std::size_t>(place.shape)];
+      if (!terms_.join(layout, values, first, end - p, shape)) return;
+      place.shape = joined->shared(shape), place.destination = static_cast<int>(joined->places_.size());
+      joined->places_.push_back(place);
+    }
+    joined->make_items(sums);
+    joined_ = std::move(joined);
   }
   /// If the places that add to one sum are divided into different items, runs them in turns: turn t runs the t-th place
   /// of each sum.

@@ -162,7 +162,8 @@ class ReshardPlan {
       fail(errc::graph_invalid, "[reshard] shards: ", destinations.size(), " destinations and ", sources.size(),
            " sources are given, but the plan has ", destinations_.size(), " and ", sources_.size());
     const std::int64_t quanta = (weight_ + quantum - 1) / quantum;
-    // Copies within the caches are three times as fast, so a second thread pays only for larger moves.
+    // Within the caches moves are three times as fast: a second thread pays only for larger moves, and ranges are
+    // longer.
     const Cost cost = Cost::bytes(weight_ <= in_caches ? quantum / 3.0 : quantum);
     const bool past_caches = written_ >= past_caches_from();
     parallel_ranges(quanta, cost, [&](std::int64_t begin, std::int64_t end) {
@@ -189,7 +190,7 @@ class ReshardPlan {
   // Threads divide the total weight into quanta. Weight of a piece: bytes read and written, plus a fixed overhead.
   static constexpr std::int64_t quantum = std::int64_t{64} << 10;
   static constexpr std::int64_t piece_weight = 512;
-  static constexpr std::int64_t in_caches = std::int64_t{1} << 20;
+  static constexpr std::int64_t in_caches = std::int64_t{16} << 20;
   // A piece whose slices along the split dim are larger becomes one piece per slice, divided along a further dim.
   static constexpr std::int64_t largest_slice = std::int64_t{512} << 10;
 
