@@ -199,6 +199,14 @@ inline Array einsum(const Node& node, const Array& a, const Array& b) {
 
 inline constexpr std::int64_t no_bound = std::int64_t{1} << 40;
 
+/// The elements along the last of four dims.
+template <class Of> auto row_of(Of& array, std::int64_t b, std::int64_t t, std::int64_t h) {
+  const Shape& shape = array.shape;
+  if (b < 0 || t < 0 || h < 0 || b >= shape[0] || t >= shape[1] || h >= shape[2])
+    throw std::logic_error("oracle: row outside of its array");
+  return array.data.data() + ((b * shape[1] + t) * shape[2] + h) * shape[3];
+}
+
 /// Computes all scores of one query row at a time; attention_form.hpp lists the operands.
 inline Array attention(const Node& node, const std::vector<const Array*>& x, bool is_mask) {
   const Array &q = *x[0], &k = *x[1];
@@ -223,13 +231,14 @@ inline Array attention(const Node& node, const std::vector<const Array*>& x, boo
     const std::int64_t b = i[0], h = i[1], t = i[2];
     const double scale = x.back()->data[0];
     std::vector<double> score(at(static_cast<int>(keys)), -INFINITY);
+    const double* const own_q = row_of(q, b, t, h);
     for (std::int64_t s = std::max<std::int64_t>(0, t + lower); s < std::min(keys, t + upper + 1); ++s) {
-      score[at(static_cast<int>(s))] = 0;
-      for (std::int64_t d = 0; d < width; ++d)
-        score[at(static_cast<int>(s))] += scale * q.at({b, t, h, d}) * k.at({b, s, h, d});
-      if (form.biased) score[at(static_cast<int>(s))] += bias_at({b, h, t, s});
+      const double* const own_k = row_of(k, b, s, h);
+      double sum = 0;
+      for (std::int64_t d = 0; d < width; ++d) sum += scale * own_q[d] * own_k[d];
+      if (form.biased) sum += bias_at({b, h, t, s});
       // Masked by a finite number, as in the kernels.
-      if (score[at(static_cast<int>(s))] < -1e29) score[at(static_cast<int>(s))] = -INFINITY;
+      score[at(static_cast<int>(s))] = sum < -1e29 ? -INFINITY : sum;
     }
     double most = -INFINITY, total = 0;
     for (double value : score) most = std::max(most, value);
@@ -242,24 +251,26 @@ inline Array attention(const Node& node, const std::vector<const Array*>& x, boo
     }
     // The logsumexp is an operand, which an earlier node has computed.
     const double given = x[node.op == Op::attention ? 3 : 4]->at(i);
+    const double* const slope_of_y = of < 0 ? nullptr : row_of(*x[5], b, t, h);
     double mean = 0;
-    for (std::int64_t e = 0; of >= 0 && e < values; ++e) mean += x[5]->at({b, t, h, e}) * x[3]->at({b, t, h, e});
+    if (of >= 0) {
+      const double* const own_y = row_of(*x[3], b, t, h);
+      for (std::int64_t e = 0; e < values; ++e) mean += slope_of_y[e] * own_y[e];
+    }
     for (std::int64_t s = 0; s < keys; ++s) {
       if (score[at(static_cast<int>(s))] == -INFINITY) continue;
       const double weight = std::exp(score[at(static_cast<int>(s))] - given);
+      const double *const own_k = row_of(k, b, s, h), *const own_v = row_of(*x[2], b, s, h);
+      double* const result = of == 1 || of == 2 ? row_of(y, b, s, h) : row_of(y, b, t, h);
       double each = 0;
       for (std::int64_t e = 0; e < values; ++e) {
-        if (of < 0) y.at({b, t, h, e}) += weight * x[2]->at({b, s, h, e});
-        if (of == 2) y.at({b, s, h, e}) += weight * x[5]->at({b, t, h, e});
-        if (of == 0 || of == 1) each += x[5]->at({b, t, h, e}) * x[2]->at({b, s, h, e});
+        if (of < 0) result[e] += weight * own_v[e];
+        if (of == 2) result[e] += weight * slope_of_y[e];
+        if (of == 0 || of == 1) each += slope_of_y[e] * own_v[e];
       }
-      for (std::int64_t d = 0; d < width && (of == 0 || of == 1); ++d) {
-        const double slope = weight * (each - mean) * scale;
-        if (of == 0)
-          y.at({b, t, h, d}) += slope * k.at({b, s, h, d});
-        else
-          y.at({b, s, h, d}) += slope * q.at({b, t, h, d});
-      }
+      const double slope = weight * (each - mean) * scale;
+      for (std::int64_t d = 0; d < width && (of == 0 || of == 1); ++d)
+        result[d] += slope * (of == 0 ? own_k : own_q)[d];
     }
   });
   return y;
