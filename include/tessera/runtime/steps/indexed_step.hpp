@@ -27,7 +27,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 /// lookup gives zeros for rows of other shards, so that the results are parts of a sum. Additions to a row are in the
 /// order of the indices, however many threads run. With Fusion::sum, all places add into one table, in the order of the
 /// places.
-class IndexedStep final : public PreparedStep {
+template <class = void> class IndexedStep final : public PreparedStep {
  public:
   explicit IndexedStep(const StepContext& c)
       : gathers_(!row_of(c.graph[c.units[c.step.unit].root]).scatters),

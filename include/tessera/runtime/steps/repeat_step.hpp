@@ -18,7 +18,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 /// Runs a body once per layer, as jax.lax.scan. Stacked operands are passed as pointers to the layer's slice, and
 /// stacked results are written there, without copies; carried values alternate between two buffers, of which the last
 /// layer writes the result. A host scalar that the body takes or returns as a tensor is stored as a rank-0 tensor.
-class RepeatStep final : public PreparedStep {
+template <class = void> class RepeatStep final : public PreparedStep {
  public:
   RepeatStep(const StepContext& c, const PreparedGraph& body)
       : outer_(c.layout), body_(body), body_index_(c.step.body), shape_(Repeat::of(c.graph[c.units[c.step.unit].root])),
@@ -176,7 +176,7 @@ class RepeatStep final : public PreparedStep {
   }
 };
 
-inline void RepeatStep::run(Frame& frame) const {
+template <class Unused> void RepeatStep<Unused>::run(Frame& frame) const {
   Frame& inner = frame.frames[body_index_];
   const FrameLayout& layout = body_.layout();
   const GraphPlan& plan = layout.plan();
