@@ -75,7 +75,8 @@ template <class = void> std::unique_ptr<PreparedStep> make_repeat(const StepCont
   return std::unique_ptr<PreparedStep>(new RepeatStep<>(context, *graphs[static_cast<std::size_t>(context.step.body)]));
 }
 
-template <class = void> std::unique_ptr<PreparedStep> make_data_movement(const StepContext& context, const Graphs& graphs) {
+template <class = void>
+std::unique_ptr<PreparedStep> make_data_movement(const StepContext& context, const Graphs& graphs) {
   const OpRow& row = row_of(context.graph[context.units[context.step.unit].root]);
   if (row.windows != nullptr) return make_step<WindowStep<>>(context, graphs);
   return row.offset != nullptr || row.permutation != nullptr ? make_step<RowExchangeStep<>>(context, graphs)
@@ -88,7 +89,7 @@ template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
   else if constexpr (Kind == UnitKind::contraction)
     return &make_step<ContractionStep<Needs[Kind]>>;
   else if constexpr (Kind == UnitKind::indexed)
-    return &make_step<IndexedStep<>>;
+    return &make_step<IndexedStep<Needs[Kind]>>;
   else if constexpr (Kind == UnitKind::random)
     return &make_step<RandomStep<>>;
   else if constexpr (Kind == UnitKind::custom)
