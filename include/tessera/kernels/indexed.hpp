@@ -318,52 +318,46 @@ template <class F> auto with_index_type(const char* kernel, DType index_type, co
 }
 }  // namespace detail
 
-/// gather_rows for dtypes known at run time. Any element type; indices are i32 or i64.
-inline std::optional<std::int64_t> gather_rows(DType type, DType index_type, void* rows, const void* table,
-                                               const void* index, const IndexedShape& shape, const RowWindow& window) {
+/// gather_rows for dtypes known at run time, of which `type` is one of `Types`; indices are i32 or i64.
+template <DTypeSet Types = all_dtypes>
+std::optional<std::int64_t> gather_rows(DType type, DType index_type, void* rows, const void* table, const void* index,
+                                        const IndexedShape& shape, const RowWindow& window) {
   return detail::with_index_type("embedding", index_type, index, [&](const auto* indices) {
-    const auto gather = [&]<class Bits>(Bits) {
-      return gather_rows(static_cast<Bits*>(rows), static_cast<const Bits*>(table), indices, shape, window);
-    };
-    switch (size_of(type)) {
-      case 1:
-        return gather(std::uint8_t{});
-      case 2:
-        return gather(std::uint16_t{});
-      case 4:
-        return gather(std::uint32_t{});
-      default:
-        return gather(std::uint64_t{});
-    }
+    return dispatch<Types>(
+        type,
+        [&]<class T>() {  // one copy for all types of a size
+          using Bits = detail::Word<sizeof(T)>;
+          return gather_rows(static_cast<Bits*>(rows), static_cast<const Bits*>(table), indices, shape, window);
+        },
+        [&]() -> std::optional<std::int64_t> {
+          fail(errc::dtype_mismatch, "[embedding] dtype: ", name_of(type), " is not a type of the program's tables");
+        });
   });
 }
 
 /// has_long_sums for a dtype known at run time.
-inline bool has_long_sums(DType index_type, const void* index, const IndexedShape& shape, const RowWindow& window) {
+template <class = void>
+bool has_long_sums(DType index_type, const void* index, const IndexedShape& shape, const RowWindow& window) {
   return detail::with_index_type("index_add", index_type, index,
                                  [&](const auto* indices) { return has_long_sums(indices, shape, window); });
 }
 
-/// scatter_add_rows for dtypes known at run time: f32, f64, i32, i64; indices are i32 or i64.
-inline std::optional<std::int64_t> scatter_add_rows(DType type, DType index_type, void* table, const void* rows,
-                                                    const void* index, const IndexedShape& shape,
-                                                    const RowWindow& window, LongSums long_sums = LongSums::none) {
+/// scatter_add_rows for dtypes known at run time: of f32, f64, i32 and i64 those in `Types`; indices are i32 or i64.
+template <DTypeSet Types = all_dtypes>
+std::optional<std::int64_t> scatter_add_rows(DType type, DType index_type, void* table, const void* rows,
+                                             const void* index, const IndexedShape& shape, const RowWindow& window,
+                                             LongSums long_sums = LongSums::none) {
+  constexpr DTypeSet added = set_of(DType::f32) | set_of(DType::f64) | set_of(DType::i32) | set_of(DType::i64);
   return detail::with_index_type("index_add", index_type, index, [&](const auto* indices) {
-    const auto scatter = [&]<class T>(T) {
-      return scatter_add_rows(static_cast<T*>(table), static_cast<const T*>(rows), indices, shape, window, long_sums);
-    };
-    switch (type) {
-      case DType::f32:
-        return scatter(float{});
-      case DType::f64:
-        return scatter(double{});
-      case DType::i32:
-        return scatter(std::int32_t{});
-      case DType::i64:
-        return scatter(std::int64_t{});
-      default:
-        fail(errc::dtype_mismatch, "[index_add] dtype: ", name_of(type), " is none of f32, f64, i32, i64");
-    }
+    return dispatch<static_cast<DTypeSet>(Types & added)>(
+        type,
+        [&]<class T>() {
+          return scatter_add_rows(static_cast<T*>(table), static_cast<const T*>(rows), indices, shape, window,
+                                  long_sums);
+        },
+        [&]() -> std::optional<std::int64_t> {
+          fail(errc::dtype_mismatch, "[index_add] dtype: ", name_of(type), " is none of f32, f64, i32, i64");
+        });
   });
 }
 

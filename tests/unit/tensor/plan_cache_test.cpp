@@ -240,8 +240,8 @@ TEST(Steps, NameTheInstructionSetOfTheirUnit) {
   const std::string isa = TESSERA_TEST_NAME_OF(TESSERA_ISA);
   for (const std::type_info* type :
        {&typeid(rt::ContractionStep<ts::DTypeSet{1}>), &typeid(rt::AttentionStep<ts::DTypeSet{1}>),
-        &typeid(rt::FusedStep), &typeid(rt::DataMovementStep), &typeid(rt::IndexedStep), &typeid(rt::RandomStep),
-        &typeid(rt::ReshardStep), &typeid(rt::ReshardPlan), &typeid(rt::RepeatStep)})
+        &typeid(rt::FusedStep), &typeid(rt::DataMovementStep<>), &typeid(rt::IndexedStep<ts::DTypeSet{1}>),
+        &typeid(rt::RandomStep<>), &typeid(rt::ReshardStep), &typeid(rt::ReshardPlan), &typeid(rt::RepeatStep<>)})
     EXPECT_NE(std::string(type->name()).find(isa), std::string::npos) << type->name();
 }
 

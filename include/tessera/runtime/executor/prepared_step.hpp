@@ -27,6 +27,9 @@ class Epilogue {
 };
 
 /// One step of a plan with its addresses, strides and tables computed; it can run repeatedly on frames of its graph.
+/// Steps that only some programs have are templates, also those without a choice (`template <class = void>`): of a
+/// class that is no template, g++ would compile the virtual functions in each program, as possible targets of a virtual
+/// call.
 class PreparedStep {
  public:
   virtual ~PreparedStep() = default;

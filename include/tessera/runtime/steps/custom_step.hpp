@@ -23,7 +23,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 
 /// A custom call: calls the function for each batch entry of each place. Operands and results are copied to and from
 /// aligned dense arrays, so that results depend neither on strides nor on addresses.
-class CustomStep final : public PreparedStep {
+template <class = void> class CustomStep final : public PreparedStep {
  public:
   explicit CustomStep(const StepContext& c) : function_(*row_of(c.graph[c.units[c.step.unit].root]).custom) {
     const Unit& unit = c.units[c.step.unit];

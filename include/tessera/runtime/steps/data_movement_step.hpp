@@ -21,7 +21,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Rearranges and other data movement that no view can express: copies within each device. A host scalar, such as the
 /// cotangent 1 of a loss, is no stored input: the step writes it where a rearrange makes it a tensor of one element.
-class DataMovementStep final : public PreparedStep {
+template <class = void> class DataMovementStep final : public PreparedStep {
  public:
   explicit DataMovementStep(const StepContext& c)
       : layout_(c.layout), element_(c.layout[c.step.outputs[0]].element),

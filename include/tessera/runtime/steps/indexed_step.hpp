@@ -27,7 +27,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 /// lookup gives zeros for rows of other shards, so that the results are parts of a sum. Additions to a row are in the
 /// order of the indices, however many threads run. With Fusion::sum, all places add into one table, in the order of the
 /// places.
-class IndexedStep final : public PreparedStep {
+template <DTypeSet Types> class IndexedStep final : public PreparedStep {
  public:
   explicit IndexedStep(const StepContext& c)
       : gathers_(!row_of(c.graph[c.units[c.step.unit].root]).scatters),
@@ -71,12 +71,13 @@ class IndexedStep final : public PreparedStep {
         char* rows = frame.pointers[static_cast<std::size_t>(place.rows)] + part.rows_offset * element_;
         char* table = frame.pointers[static_cast<std::size_t>(place.table)] + part.table_offset * element_;
         const char* index = frame.pointers[static_cast<std::size_t>(place.index)] + part.index_offset * index_element_;
-        const auto bad = gathers_ ? kernels::gather_rows(dtype_, index_dtype_, rows, table, index, shape, place.window)
-                                  : kernels::scatter_add_rows(
-                                        dtype_, index_dtype_, table, rows, index, shape, place.window,
-                                        long_sums_[static_cast<std::size_t>(part.place)] == 0 ? kernels::LongSums::none
-                                        : i == chain * terms_ ? kernels::LongSums::on_zeros
-                                                              : kernels::LongSums::on_others);
+        const auto bad =
+            gathers_ ? kernels::gather_rows<Types>(dtype_, index_dtype_, rows, table, index, shape, place.window)
+                     : kernels::scatter_add_rows<Types>(dtype_, index_dtype_, table, rows, index, shape, place.window,
+                                                        long_sums_[static_cast<std::size_t>(part.place)] == 0
+                                                            ? kernels::LongSums::none
+                                                        : i == chain * terms_ ? kernels::LongSums::on_zeros
+                                                                              : kernels::LongSums::on_others);
         if (bad) {
           outside.store(*bad, std::memory_order_relaxed);
           found.store(true, std::memory_order_release);

@@ -19,7 +19,7 @@
 namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Random values computed from the key and an element's global index, so that results don't depend on the mesh.
-class RandomStep final : public PreparedStep {
+template <class = void> class RandomStep final : public PreparedStep {
  public:
   explicit RandomStep(const StepContext& c)
       : layout_(c.layout), value_(c.step.outputs[0]), key_(c.graph.operand(c.units[c.step.unit].root, 1)),

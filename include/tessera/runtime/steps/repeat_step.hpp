@@ -18,7 +18,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 /// Runs a body once per layer, as jax.lax.scan. Stacked operands are passed as pointers to the layer's slice, and
 /// stacked results are written there, without copies; carried values alternate between two buffers, of which the last
 /// layer writes the result. A host scalar that the body takes or returns as a tensor is stored as a rank-0 tensor.
-class RepeatStep final : public PreparedStep {
+template <class = void> class RepeatStep final : public PreparedStep {
  public:
   RepeatStep(const StepContext& c, const PreparedGraph& body)
       : outer_(c.layout), body_(body), body_index_(c.step.body), shape_(Repeat::of(c.graph[c.units[c.step.unit].root])),
@@ -41,13 +41,13 @@ class RepeatStep final : public PreparedStep {
   /// The scratch of the body's steps follows the host scalars of this step.
   std::int64_t scratch_bytes() const override { return scalar_bytes_ + body_.scratch_bytes(); }
 
-  inline void run(Frame& frame) const override;
+  void run(Frame& frame) const override;
 
  private:
-  inline void write_host_scalars(Frame& frame) const;
-  inline void bind_operands(const Frame& frame, Frame& inner, std::int64_t steps, std::int64_t left) const;
-  inline void bind_results(const Frame& frame, Frame& inner, std::int64_t left) const;
-  inline void copy_results(const Frame& frame, const Frame& inner, std::int64_t left) const;
+  void write_host_scalars(Frame& frame) const;
+  void bind_operands(const Frame& frame, Frame& inner, std::int64_t steps, std::int64_t left) const;
+  void bind_results(const Frame& frame, Frame& inner, std::int64_t left) const;
+  void copy_results(const Frame& frame, const Frame& inner, std::int64_t left) const;
 
   const FrameLayout& outer_;
   const PreparedGraph& body_;
@@ -175,7 +175,7 @@ class RepeatStep final : public PreparedStep {
 };
 
 /// Host scalars that the body reads as tensors.
-inline void RepeatStep::write_host_scalars(Frame& frame) const {
+template <class Unused> void RepeatStep<Unused>::write_host_scalars(Frame& frame) const {
   for (const HostScalar& scalar : host_scalars_) {
     const PlanValue& value = outer_.value(scalar.value);
     char* to = frame.scratch + scalar.offset;
@@ -185,7 +185,8 @@ inline void RepeatStep::write_host_scalars(Frame& frame) const {
 }
 
 /// Points the body's arguments into the operands, for the layer after which `left` of `steps` layers run.
-inline void RepeatStep::bind_operands(const Frame& frame, Frame& inner, std::int64_t steps, std::int64_t left) const {
+template <class Unused>
+void RepeatStep<Unused>::bind_operands(const Frame& frame, Frame& inner, std::int64_t steps, std::int64_t left) const {
   const FrameLayout& layout = body_.layout();
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     const int value = argument(static_cast<int>(i));
@@ -204,7 +205,8 @@ inline void RepeatStep::bind_operands(const Frame& frame, Frame& inner, std::int
   }
 }
 
-inline void RepeatStep::bind_results(const Frame& frame, Frame& inner, std::int64_t left) const {
+template <class Unused>
+void RepeatStep<Unused>::bind_results(const Frame& frame, Frame& inner, std::int64_t left) const {
   const FrameLayout& layout = body_.layout();
   const Growable<std::int32_t>& outputs = layout.plan().outputs;
   for (std::size_t k = 0; k < outputs.size(); ++k) {
@@ -218,7 +220,8 @@ inline void RepeatStep::bind_results(const Frame& frame, Frame& inner, std::int6
 }
 
 /// Copies results that no step of the body wrote: arguments returned as they are, views, values returned twice.
-inline void RepeatStep::copy_results(const Frame& frame, const Frame& inner, std::int64_t left) const {
+template <class Unused>
+void RepeatStep<Unused>::copy_results(const Frame& frame, const Frame& inner, std::int64_t left) const {
   for (std::size_t k = 0; k < outputs_.size(); ++k) {
     const int node = body_.graph().outputs[k];
     const DType dtype = body_.graph()[node].dtype;
@@ -239,7 +242,7 @@ inline void RepeatStep::copy_results(const Frame& frame, const Frame& inner, std
   }
 }
 
-inline void RepeatStep::run(Frame& frame) const {
+template <class Unused> void RepeatStep<Unused>::run(Frame& frame) const {
   Frame& inner = frame.frames[body_index_];
   inner.scratch = frame.scratch + scalar_bytes_;
   inner.observer = frame.observer;

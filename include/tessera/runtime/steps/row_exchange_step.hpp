@@ -19,7 +19,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Operations whose rows move along one dim: slices, pads, concats, permutations. Rows that another device holds come
 /// from that device's shard (a halo).
-class RowExchangeStep final : public PreparedStep {
+template <class = void> class RowExchangeStep final : public PreparedStep {
  public:
   explicit RowExchangeStep(const StepContext& c)
       : layout_(c.layout), graph_(c.graph), node_(c.units[c.step.unit].root), step_(c.step),

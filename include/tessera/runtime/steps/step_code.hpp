@@ -71,15 +71,16 @@ using Graphs = Growable<std::unique_ptr<PreparedGraph>>;
 template <class Step> std::unique_ptr<PreparedStep> make_step(const StepContext& context, const Graphs&) {
   return std::unique_ptr<PreparedStep>(new Step(context));  // so that no std::unique_ptr<Step> is instantiated
 }
-inline std::unique_ptr<PreparedStep> make_repeat(const StepContext& context, const Graphs& graphs) {
-  return std::unique_ptr<PreparedStep>(new RepeatStep(context, *graphs[static_cast<std::size_t>(context.step.body)]));
+template <class = void> std::unique_ptr<PreparedStep> make_repeat(const StepContext& context, const Graphs& graphs) {
+  return std::unique_ptr<PreparedStep>(new RepeatStep<>(context, *graphs[static_cast<std::size_t>(context.step.body)]));
 }
 
-inline std::unique_ptr<PreparedStep> make_data_movement(const StepContext& context, const Graphs& graphs) {
+template <class = void>
+std::unique_ptr<PreparedStep> make_data_movement(const StepContext& context, const Graphs& graphs) {
   const OpRow& row = row_of(context.graph[context.units[context.step.unit].root]);
-  if (row.windows != nullptr) return make_step<WindowStep>(context, graphs);
-  return row.offset != nullptr || row.permutation != nullptr ? make_step<RowExchangeStep>(context, graphs)
-                                                             : make_step<DataMovementStep>(context, graphs);
+  if (row.windows != nullptr) return make_step<WindowStep<>>(context, graphs);
+  return row.offset != nullptr || row.permutation != nullptr ? make_step<RowExchangeStep<>>(context, graphs)
+                                                             : make_step<DataMovementStep<>>(context, graphs);
 }
 
 template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
@@ -88,13 +89,13 @@ template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
   else if constexpr (Kind == UnitKind::contraction)
     return &make_step<ContractionStep<Needs[Kind]>>;
   else if constexpr (Kind == UnitKind::indexed)
-    return &make_step<IndexedStep>;
+    return &make_step<IndexedStep<Needs[Kind]>>;
   else if constexpr (Kind == UnitKind::random)
-    return &make_step<RandomStep>;
+    return &make_step<RandomStep<>>;
   else if constexpr (Kind == UnitKind::custom)
-    return &make_step<CustomStep>;
+    return &make_step<CustomStep<>>;
   else if constexpr (Kind == UnitKind::repeat)
-    return &make_repeat;
+    return &make_repeat<>;
   else if constexpr (Kind == UnitKind::cumulative)
     return &make_step<CumulativeStep<Needs.cumulative>>;
   else if constexpr (Kind == UnitKind::fold)
@@ -108,7 +109,7 @@ template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
   else if constexpr (Kind == UnitKind::ragged)
     return &make_step<RaggedStep<Needs[Kind]>>;
   else
-    return &make_data_movement;
+    return &make_data_movement<>;
 }
 
 template <StepNeeds Needs>

@@ -70,7 +70,7 @@ class SentBytes {
 
 /// Windows of dims that are padded or split. Each shard of the result is the rows that its windows cover, once: its own
 /// rows, those that other devices hold (a halo), and padding. Of windows of single rows, only these rows are stored.
-class WindowStep final : public PreparedStep {
+template <class = void> class WindowStep final : public PreparedStep {
  public:
   explicit WindowStep(const StepContext& c)
       : layout_(c.layout), step_(c.step), move_(layout_.value(step_.outputs[0]).dtype, filler(c)) {
