@@ -138,11 +138,14 @@ void pack_rows(T* to, std::int64_t to_row, const HeadRows<const T>& from, std::i
 }
 
 /// Rows [first, first + count), each contiguous: in place, or copied to `room`. Rows of a head are often a power of two
-/// apart, so that only a few of them fit the L1 cache at a time. A product waits less for the others than a copy takes.
+/// apart, so that only a few of them fit the L1 cache at a time. Where blocks of a product have all queries of a tile,
+/// and so read each row once, they wait less for the others than a copy takes.
 template <class T>
 HeadRows<const T> dense_rows(const HeadRows<const T>& rows, std::int64_t first, std::int64_t count,
                              std::int64_t columns, T* room) {
-  if (rows.col == 1) return {rows.at(first), rows.row, 1};
+  constexpr auto lanes = static_cast<std::int64_t>(xsimd::batch<T>::size);
+  if (rows.col == 1 && (block_columns * lanes >= attention_queries || rows.row == columns))
+    return {rows.at(first), rows.row, 1};
   pack_rows(room, columns, rows, first, count, columns);
   return {room, columns, 1};
 }
