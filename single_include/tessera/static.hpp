@@ -35071,6 +35071,16 @@ struct PlanValue {
   constexpr bool in_arena() const { return role == ValueRole::intermediate || spare; }
 };
 
+/// Memory of a repeat step for a result of its body. A carried result needs it because a layer reads what the layer
+/// before it wrote: the last layer writes into the result of the step, the one before it into `odd` memory, and so on
+/// in turns. A result that no step reads has no other memory.
+struct LoopBuffer {
+  std::int32_t result = 0;  ///< index in the results of the body
+  bool odd = false;         ///< of layers after which an odd number of layers runs
+  std::int64_t device_bytes = 0, stored_bytes = 0;
+  std::int64_t offset = 0;  ///< in the arena
+};
+
 enum class StepKind : std::uint8_t { compute, reshard, repeat };
 
 /// How a step runs together with the next step. The executor does what is said here, and decides nothing itself.
@@ -35094,8 +35104,9 @@ struct PlanStep {
   Fusion fusion = Fusion::apart;         ///< with the next step
   std::int32_t body = -1;                ///< of a repeat step: the index of its graph
   std::int64_t layers = 1;
-  std::int64_t flops = 0;  ///< of all devices together; INT64_MAX if more
-  std::int64_t bytes = 0;  ///< read and written, of all distinct shards
+  Growable<LoopBuffer> buffers;  ///< of a repeat step
+  std::int64_t flops = 0;        ///< of all devices together; INT64_MAX if more
+  std::int64_t bytes = 0;        ///< read and written, of all distinct shards
   Source source{};
 };
 
@@ -35375,7 +35386,8 @@ namespace detail {
 
 constexpr std::int64_t device_scratch(const Plan& plan, int graph);
 
-/// The blocks of one device: intermediates and the scratch memory of bodies, and with `all` arguments and results.
+/// The blocks of one device: intermediates, buffers of loops and the scratch memory of bodies, and with `all` arguments
+/// and results.
 constexpr Growable<Lifetime> device_blocks(const Plan& plan, int g, bool all) {
   const GraphPlan& graph = plan.graphs[static_cast<std::size_t>(g)];
   const int last = graph.steps.empty() ? 0 : static_cast<int>(graph.steps.size()) - 1;
@@ -35389,6 +35401,7 @@ constexpr Growable<Lifetime> device_blocks(const Plan& plan, int g, bool all) {
   }
   for (int s = 0; s < static_cast<int>(graph.steps.size()); ++s) {
     const PlanStep& step = graph.steps[static_cast<std::size_t>(s)];
+    for (const LoopBuffer& buffer : step.buffers) blocks.push_back({buffer.device_bytes, s, s, 0});
     if (step.kind == StepKind::repeat) blocks.push_back({device_scratch(plan, step.body), s, s, 0});
   }
   return blocks;
@@ -35641,6 +35654,9 @@ class PlanText {
       if (const int argument = graph.donated[static_cast<std::size_t>(k)]; argument >= 0)
         text += concat_text(", over argument ", argument, " where that is given up");
     }
+    for (const LoopBuffer& buffer : step.buffers)
+      text += concat_text(text.empty() ? "" : "; ", buffer.odd ? "carries result " : "leaves result ", buffer.result,
+                          " in scratch at ", grouped(buffer.offset));
     if (step.fusion != Fusion::apart) {
       const int made = step.outputs[0], next = graph.steps[s + 1].outputs[0];
       text += concat_text(text.empty() ? "" : "; ", "fused with the next step: ");
@@ -41890,8 +41906,8 @@ constexpr void need_value(GraphPlan& plan, int v, int step) {
 
 }  // namespace detail
 
-/// Computes the lifetime of each value of a graph, and the offsets of intermediates in its arena. `plans`: by graph;
-/// the plans of the bodies must be complete.
+/// Computes the lifetime of each value of a graph, and the offsets of intermediates and buffers of loops in its arena.
+/// `plans`: by graph; the plans of the bodies must be complete.
 constexpr void assign_memory(GraphPlan& plan, const Growable<GraphPlan>& plans) {
   const int count = static_cast<int>(plan.steps.size());
   for (int s = 0; s < count; ++s) {
@@ -41906,15 +41922,19 @@ constexpr void assign_memory(GraphPlan& plan, const Growable<GraphPlan>& plans) 
   for (std::int32_t v : plan.outputs) detail::need_value(plan, v, count > 0 ? count - 1 : 0);
 
   Growable<Lifetime> blocks;
-  Growable<std::size_t> owners;
-  for (std::size_t v = 0; v < plan.values.size(); ++v) {
-    const PlanValue& value = plan.values[v];
+  Growable<std::int64_t*> offsets;
+  for (PlanValue& value : plan.values) {
     if (!value.in_arena() || value.first_step < 0) continue;
     blocks.push_back({value.stored_bytes, value.first_step, value.last_step, 0});
-    owners.push_back(v);
+    offsets.push_back(&value.offset);
   }
+  for (int s = 0; s < count; ++s)
+    for (LoopBuffer& buffer : plan.steps[static_cast<std::size_t>(s)].buffers) {
+      blocks.push_back({buffer.stored_bytes, s, s, 0});
+      offsets.push_back(&buffer.offset);
+    }
   plan.arena_bytes = assign_offsets(blocks);
-  for (std::size_t b = 0; b < blocks.size(); ++b) plan.values[owners[b]].offset = blocks[b].offset;
+  for (std::size_t b = 0; b < blocks.size(); ++b) *offsets[b] = blocks[b].offset;
 
   // The scratch memory of a body comes after all blocks that are needed while any body runs.
   std::int64_t largest = 0;
@@ -42158,6 +42178,23 @@ class GraphPlanner : PlannedValues {
     }
     return requests;
   }
+  /// The memory of a repeat for results of its body that have no other memory.
+  constexpr void add_buffers(PlanStep& step, int carried) const {
+    const GraphPlan& body = plans_[size(step.body)];
+    for (int k = 0; size(k) < body.outputs.size(); ++k) {
+      const int v = body.outputs[size(k)];
+      LoopBuffer buffer{.result = k, .device_bytes = arena_alignment, .stored_bytes = arena_alignment};  // of a number
+      if (v >= 0) {
+        buffer.device_bytes = body.values[size(v)].device_bytes;
+        buffer.stored_bytes = body.values[size(v)].stored_bytes;
+      }
+      const bool is_read = size(k) < step.outputs.size() && step.outputs[size(k)] >= 0;
+      const bool is_written = k < carried || v < 0 || body.values[size(v)].role == ValueRole::output;
+      if (!is_read && is_written) step.buffers.push_back(buffer);
+      buffer.odd = true;
+      if (k < carried && step.layers > 1) step.buffers.push_back(buffer);
+    }
+  }
   constexpr void add_repeat(int u) {
     const Unit& unit = units_[u];
     const int body = graph_[unit.root].index();
@@ -42214,6 +42251,7 @@ class GraphPlanner : PlannedValues {
       leave_partial(produced, made.unreduced);
       step.outputs.push_back(add_value(node, produced, role_of(node, produced), is_in_layers(graph_[node])));
     }
+    add_buffers(step, repeat.carried);
     for (const PlanStep& inside : plans_[size(body)].steps) {
       step.flops = saturating_sum(step.flops, saturating_product(inside.flops, step.layers));
       add_times(step.bytes, inside.bytes, step.layers, "bytes", step.source);
@@ -42435,26 +42473,35 @@ class ExplicitAxes {
     FactorRule rule;
     rule.operands.reserve(node.arity);
     row.sharding(graph, id, rule);
-    const int out = out_sharding(graph, id);
-    const bool strict = !node.derived && out == -1;
     const Shape extents = row.factor_extents != nullptr
                               ? row.factor_extents({graph, id, shapes(g).data(), numbers(g).data(), nullptr})
                               : Shape{};
+    const char* problem = nullptr;
+    const Growable<AxisList> axes = axes_of_factors(graph, id, of, rule, extents, problem);
+    split_result(made, rule, axes, extents, problem);
+    const int out = out_sharding(graph, id);
+    const bool strict = !node.derived && out == -1;
+    if (problem != nullptr && strict && !search_.found())
+      fail_result_needs_with_sharding(g, graph, id, of, problem, made);
+    if (out >= 0) return explicit_part(planned_.resolve(program_.specs[graph[out].index()], node.rank));
+    return made;
+  }
+  /// The axes that split each factor of an operation, by its operands. `problem`: the first reason why the operands do
+  /// not determine the sharding of the result, if there is one.
+  constexpr Growable<AxisList> axes_of_factors(const GraphView& graph, int id, const Growable<Sharding>& of,
+                                               const FactorRule& rule, const Shape& extents,
+                                               const char*& problem) const {
+    const Node& node = graph[id];
+    const OpRow& row = row_of(node);
     Growable<AxisList> axes(rule.kinds.size());
-    int problem = -1;
-    const char* why = "";
-    const auto object = [&](const char* text) {
-      if (problem < 0) why = text;
-      problem = id;
-    };
+    const auto object = [&](const char* why) { problem = problem == nullptr ? why : problem; };
     for (int i = 0; i < node.arity && i < static_cast<int>(rule.operands.size()); ++i) {
       const int x = graph.operand(id, i);
       if (x < 0 || has_operand(row.shape_only, i)) continue;
       const Sharding& own = of[static_cast<std::size_t>(x)];
       for (int d = 0; d < own.rank; ++d) {
-        if (own.dims[d].empty()) continue;
         const auto& factors = rule.operands[static_cast<std::size_t>(i)].dims[d];
-        if (factors.empty()) continue;
+        if (own.dims[d].empty() || factors.empty()) continue;
         const auto f = static_cast<std::size_t>(factors[0]);
         if (factors.size() > 1) {
           if (!split_factors(own.dims[d], factors, extents, axes) && !cut(own.dims[d], factors, extents))
@@ -42476,10 +42523,15 @@ class ExplicitAxes {
           object("a summed dim is split, so each device has only a partial sum");
       }
     }
+    return axes;
+  }
+  /// Splits the dims of a result by the axes of their factors. `problem` as of axes_of_factors.
+  constexpr void split_result(Sharding& made, const FactorRule& rule, const Growable<AxisList>& axes,
+                              const Shape& extents, const char*& problem) const {
+    const auto object = [&](const char* why) { problem = problem == nullptr ? why : problem; };
     unsigned used = 0;
-    for (int d = 0; d < node.rank; ++d) {
+    for (int d = 0; d < made.rank; ++d) {
       const auto& factors = rule.result.dims[d];
-      if (factors.empty()) continue;
       bool whole = true;  // whether every more significant factor is split down to one index a device
       for (std::size_t k = 0; k < factors.size(); ++k) {
         const auto f = static_cast<std::size_t>(factors[k]);
@@ -42499,9 +42551,6 @@ class ExplicitAxes {
         }
       }
     }
-    if (problem >= 0 && strict && !search_.found()) fail_result_needs_with_sharding(g, graph, id, of, why, made);
-    if (out >= 0) return explicit_part(planned_.resolve(program_.specs[graph[out].index()], node.rank));
-    return made;
   }
   /// Distributes the axes of a dim that a reshape splits or merges over the dim's factors, the most significant first:
   /// a factor takes axes until each device has one index of it. False where the axis sizes don't divide a factor,
@@ -43485,24 +43534,26 @@ class PlanVerifier {
   }
 
   constexpr void verify_memory(const GraphPlan& plan) const {
-    for (std::size_t a = 0; a < plan.values.size(); ++a) {
-      const PlanValue& x = plan.values[a];
-      if (!x.in_arena() || x.first_step < 0) continue;
-      require(x.offset >= 0 && x.offset + x.stored_bytes <= plan.arena_bytes,
-              "values in scratch memory end within the arena");
+    Growable<Lifetime> blocks;
+    for (const PlanValue& value : plan.values)
+      if (value.in_arena() && value.first_step >= 0)
+        blocks.push_back({value.stored_bytes, value.first_step, value.last_step, value.offset});
+    for (int s = 0; size(s) < plan.steps.size(); ++s)
+      for (const LoopBuffer& buffer : plan.steps[size(s)].buffers)
+        blocks.push_back({buffer.stored_bytes, s, s, buffer.offset});
+    for (std::size_t a = 0; a < blocks.size(); ++a) {
+      const Lifetime& x = blocks[a];
+      require(x.offset >= 0 && x.offset + x.bytes <= plan.arena_bytes, "values in scratch memory end within the arena");
       for (std::size_t b = 0; b < a; ++b) {
-        const PlanValue& y = plan.values[b];
-        if (!y.in_arena() || y.first_step < 0) continue;
-        const bool share_step = x.first_step <= y.last_step && y.first_step <= x.last_step;
-        const bool share_byte = x.offset < y.offset + y.stored_bytes && y.offset < x.offset + x.stored_bytes;
-        require(!share_step || !share_byte, "values that are needed at the same time do not overlap in memory");
+        const Lifetime& y = blocks[b];
+        const bool share_byte = x.offset < y.offset + y.bytes && y.offset < x.offset + x.bytes;
+        require(!x.overlaps(y) || !share_byte, "values that are needed at the same time do not overlap in memory");
       }
-      for (std::size_t s = 0; s < plan.steps.size(); ++s) {
-        if (plan.steps[s].kind != StepKind::repeat || static_cast<int>(s) < x.first_step ||
-            static_cast<int>(s) > x.last_step)
-          continue;
-        const std::int64_t end = plan.body_offset + plan_.graphs[size(plan.steps[s].body)].arena_bytes;
-        require(x.offset + x.stored_bytes <= plan.body_offset || x.offset >= end,
+      for (int s = x.first; s <= x.last; ++s) {
+        const PlanStep& step = plan.steps[size(s)];
+        if (step.kind != StepKind::repeat) continue;
+        const std::int64_t end = plan.body_offset + plan_.graphs[size(step.body)].arena_bytes;
+        require(x.offset + x.bytes <= plan.body_offset || x.offset >= end,
                 "the body of a repeat does not overlap other values in memory");
         require(end <= plan.arena_bytes, "the memory of a body ends within the arena");
       }

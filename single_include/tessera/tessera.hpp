@@ -24182,6 +24182,16 @@ struct PlanValue {
   constexpr bool in_arena() const { return role == ValueRole::intermediate || spare; }
 };
 
+/// Memory of a repeat step for a result of its body. A carried result needs it because a layer reads what the layer
+/// before it wrote: the last layer writes into the result of the step, the one before it into `odd` memory, and so on
+/// in turns. A result that no step reads has no other memory.
+struct LoopBuffer {
+  std::int32_t result = 0;  ///< index in the results of the body
+  bool odd = false;         ///< of layers after which an odd number of layers runs
+  std::int64_t device_bytes = 0, stored_bytes = 0;
+  std::int64_t offset = 0;  ///< in the arena
+};
+
 enum class StepKind : std::uint8_t { compute, reshard, repeat };
 
 /// How a step runs together with the next step. The executor does what is said here, and decides nothing itself.
@@ -24205,8 +24215,9 @@ struct PlanStep {
   Fusion fusion = Fusion::apart;         ///< with the next step
   std::int32_t body = -1;                ///< of a repeat step: the index of its graph
   std::int64_t layers = 1;
-  std::int64_t flops = 0;  ///< of all devices together; INT64_MAX if more
-  std::int64_t bytes = 0;  ///< read and written, of all distinct shards
+  Growable<LoopBuffer> buffers;  ///< of a repeat step
+  std::int64_t flops = 0;        ///< of all devices together; INT64_MAX if more
+  std::int64_t bytes = 0;        ///< read and written, of all distinct shards
   Source source{};
 };
 
@@ -25181,8 +25192,8 @@ template <class T> TESSERA_INLINE void fetch_page_ahead(const T* from) {
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) + 4096));
 }
 
-/// to[i] = from[0][i] combined with from[1][i], ..., in this order, two cache lines of all sources at a time. `to` may
-/// be one of the sources. After calls with `past_caches`, the caller calls fence_stores().
+/// to[i] = from[0][i] combined with from[1][i], ..., in this order, line by line of all sources; within the caches, two
+/// lines at a time. `to` may be one of the sources. After calls with `past_caches`, the caller calls fence_stores().
 template <class M, class T>
 void reduce_rows(T* to, const T* const* from, int sources, std::int64_t count, bool past_caches) {
   using Vector = typename LineRegister<T>::type;
@@ -25194,16 +25205,21 @@ void reduce_rows(T* to, const T* const* from, int sources, std::int64_t count, b
   };
   std::int64_t i = 0;
   for (const std::int64_t first = before_line(to, count); i < first; ++i) one(i);
-  const auto two_lines = [&]<std::size_t... R>(std::index_sequence<R...>) TESSERA_INLINE_LAMBDA {
+  // Near enough that what is fetched of many sources stays in the first-level cache: docs/decisions/0010.
+  const std::uintptr_t ahead = past_caches ? 256 : 512;
+  constexpr auto registers = static_cast<std::size_t>(line / size);
+  const auto fetch = [&](const T* at, std::size_t index) TESSERA_INLINE_LAMBDA {
+    if (index % registers == 0)
+      __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(at) + ahead));
+  };
+  const auto combine = [&]<std::size_t... R>(std::index_sequence<R...>) TESSERA_INLINE_LAMBDA {
     const auto load = [](Vector& value, const T* at) TESSERA_INLINE_LAMBDA { std::memcpy(&value, at, sizeof(Vector)); };
     Vector sum[sizeof...(R)];
-    fetch_page_ahead(from[0] + i);
-    fetch_page_ahead(from[0] + i + line);
+    (fetch(from[0] + i + static_cast<std::int64_t>(R) * size, R), ...);
     (load(sum[R], from[0] + i + static_cast<std::int64_t>(R) * size), ...);
     for (int s = 1; s < sources; ++s) {
       const T* const at = from[s] + i;
-      fetch_page_ahead(at);
-      fetch_page_ahead(at + line);
+      (fetch(at + static_cast<std::int64_t>(R) * size, R), ...);
       Vector term[sizeof...(R)];
       (load(term[R], at + static_cast<std::int64_t>(R) * size), ...);
       (M::join(sum[R], term[R]), ...);
@@ -25213,8 +25229,9 @@ void reduce_rows(T* to, const T* const* from, int sources, std::int64_t count, b
     else
       (std::memcpy(to + i + static_cast<std::int64_t>(R) * size, &sum[R], sizeof(Vector)), ...);
   };
-  constexpr auto registers = std::make_index_sequence<static_cast<std::size_t>(2 * line / size)>{};
-  for (; i + 2 * line <= count; i += 2 * line) two_lines(registers);
+  if (!past_caches)
+    for (; i + 2 * line <= count; i += 2 * line) combine(std::make_index_sequence<2 * registers>{});
+  for (; i + line <= count; i += line) combine(std::make_index_sequence<registers>{});
   for (; i < count; ++i) one(i);
 }
 
@@ -26106,7 +26123,8 @@ class ReshardPlan {
       fail(errc::graph_invalid, "[reshard] shards: ", destinations.size(), " destinations and ", sources.size(),
            " sources are given, but the plan has ", destinations_.size(), " and ", sources_.size());
     const std::int64_t quanta = (weight_ + quantum - 1) / quantum;
-    // Copies within the caches are three times as fast, so a second thread pays only for larger moves.
+    // Within the caches moves are three times as fast: a second thread pays only for larger moves, and ranges are
+    // longer.
     const Cost cost = Cost::bytes(weight_ <= in_caches ? quantum / 3.0 : quantum);
     const bool past_caches = written_ >= past_caches_from();
     parallel_ranges(quanta, cost, [&](std::int64_t begin, std::int64_t end) {
@@ -26133,7 +26151,7 @@ class ReshardPlan {
   // Threads divide the total weight into quanta. Weight of a piece: bytes read and written, plus a fixed overhead.
   static constexpr std::int64_t quantum = std::int64_t{64} << 10;
   static constexpr std::int64_t piece_weight = 512;
-  static constexpr std::int64_t in_caches = std::int64_t{1} << 20;
+  static constexpr std::int64_t in_caches = std::int64_t{16} << 20;
   // A piece whose slices along the split dim are larger becomes one piece per slice, divided along a further dim.
   static constexpr std::int64_t largest_slice = std::int64_t{512} << 10;
 
@@ -28022,6 +28040,25 @@ template <class T> TESSERA_INLINE xsimd::batch<T> split_exp(const xsimd::batch<T
   return simd::fma<T>(r * r, tail, r);
 }
 
+#if defined(__AVX512F__)
+/// exp(x) for x in the range of exp_lowest to exp_highest: 2^n of 16 powers of two from a register and a short
+/// polynomial. Two multiplications less than split_exp().
+TESSERA_INLINE xsimd::batch<float> exp_by_table(const xsimd::batch<float>& x) {
+  using Batch = xsimd::batch<float>;
+  using F = Format<float>;
+  const __m512 powers =
+      _mm512_setr_ps(1.0f, 0x1.0b5586p+0f, 0x1.172b84p+0f, 0x1.2387a6p+0f, 0x1.306fep+0f,  //
+                     0x1.3dea64p+0f, 0x1.4bfdaep+0f, 0x1.5ab07ep+0f, 0x1.6a09e6p+0f, 0x1.7a1148p+0f, 0x1.8ace54p+0f,
+                     0x1.9c4918p+0f, 0x1.ae89fap+0f, 0x1.c199bep+0f, 0x1.d5818ep+0f, 0x1.ea4afap+0f);
+  const Batch round(F::round / 16);  // rounds to sixteenths, whose lowest bits select the power
+  const Batch shifted = simd::fma<float>(x, Batch(F::log2_e), round), n = shifted - round;
+  const Batch r = simd::fma<float>(n, Batch(-F::ln2_low), simd::fma<float>(n, Batch(-F::ln2_high), x));
+  const Batch q = simd::fma<float>(r * r, polynomial<float>(r, 0.5f, 0.166666672f), r);
+  const Batch power(_mm512_permutexvar_ps(_mm512_castps_si512(shifted.data), powers));
+  return scale<float>(simd::fma<float>(power, q, power), n);
+}
+#endif
+
 template <class T> TESSERA_INLINE xsimd::batch<T> exp(const xsimd::batch<T>& x) {
   using Batch = xsimd::batch<T>;
   using F = Format<T>;
@@ -28035,7 +28072,11 @@ template <class T> TESSERA_INLINE xsimd::batch<T> exp(const xsimd::batch<T>& x) 
   }
 #endif
   // xsimd::min and max return the second operand if one is NaN, so that x must be second.
-  const Batch q = split_exp<T>(xsimd::min(Batch(F::exp_highest), xsimd::max(Batch(F::exp_lowest), x)), n);
+  const Batch bounded = xsimd::min(Batch(F::exp_highest), xsimd::max(Batch(F::exp_lowest), x));
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<T, float>) return exp_by_table(bounded);
+#endif
+  const Batch q = split_exp<T>(bounded, n);
   return scale<T>(q + Batch(T(1)), n.value());
 }
 
@@ -32438,7 +32479,8 @@ namespace detail {
 
 constexpr std::int64_t device_scratch(const Plan& plan, int graph);
 
-/// The blocks of one device: intermediates and the scratch memory of bodies, and with `all` arguments and results.
+/// The blocks of one device: intermediates, buffers of loops and the scratch memory of bodies, and with `all` arguments
+/// and results.
 constexpr Growable<Lifetime> device_blocks(const Plan& plan, int g, bool all) {
   const GraphPlan& graph = plan.graphs[static_cast<std::size_t>(g)];
   const int last = graph.steps.empty() ? 0 : static_cast<int>(graph.steps.size()) - 1;
@@ -32452,6 +32494,7 @@ constexpr Growable<Lifetime> device_blocks(const Plan& plan, int g, bool all) {
   }
   for (int s = 0; s < static_cast<int>(graph.steps.size()); ++s) {
     const PlanStep& step = graph.steps[static_cast<std::size_t>(s)];
+    for (const LoopBuffer& buffer : step.buffers) blocks.push_back({buffer.device_bytes, s, s, 0});
     if (step.kind == StepKind::repeat) blocks.push_back({device_scratch(plan, step.body), s, s, 0});
   }
   return blocks;
@@ -32704,6 +32747,9 @@ class PlanText {
       if (const int argument = graph.donated[static_cast<std::size_t>(k)]; argument >= 0)
         text += concat_text(", over argument ", argument, " where that is given up");
     }
+    for (const LoopBuffer& buffer : step.buffers)
+      text += concat_text(text.empty() ? "" : "; ", buffer.odd ? "carries result " : "leaves result ", buffer.result,
+                          " in scratch at ", grouped(buffer.offset));
     if (step.fusion != Fusion::apart) {
       const int made = step.outputs[0], next = graph.steps[s + 1].outputs[0];
       text += concat_text(text.empty() ? "" : "; ", "fused with the next step: ");
@@ -37170,8 +37216,8 @@ constexpr void need_value(GraphPlan& plan, int v, int step) {
 
 }  // namespace detail
 
-/// Computes the lifetime of each value of a graph, and the offsets of intermediates in its arena. `plans`: by graph;
-/// the plans of the bodies must be complete.
+/// Computes the lifetime of each value of a graph, and the offsets of intermediates and buffers of loops in its arena.
+/// `plans`: by graph; the plans of the bodies must be complete.
 constexpr void assign_memory(GraphPlan& plan, const Growable<GraphPlan>& plans) {
   const int count = static_cast<int>(plan.steps.size());
   for (int s = 0; s < count; ++s) {
@@ -37186,15 +37232,19 @@ constexpr void assign_memory(GraphPlan& plan, const Growable<GraphPlan>& plans) 
   for (std::int32_t v : plan.outputs) detail::need_value(plan, v, count > 0 ? count - 1 : 0);
 
   Growable<Lifetime> blocks;
-  Growable<std::size_t> owners;
-  for (std::size_t v = 0; v < plan.values.size(); ++v) {
-    const PlanValue& value = plan.values[v];
+  Growable<std::int64_t*> offsets;
+  for (PlanValue& value : plan.values) {
     if (!value.in_arena() || value.first_step < 0) continue;
     blocks.push_back({value.stored_bytes, value.first_step, value.last_step, 0});
-    owners.push_back(v);
+    offsets.push_back(&value.offset);
   }
+  for (int s = 0; s < count; ++s)
+    for (LoopBuffer& buffer : plan.steps[static_cast<std::size_t>(s)].buffers) {
+      blocks.push_back({buffer.stored_bytes, s, s, 0});
+      offsets.push_back(&buffer.offset);
+    }
   plan.arena_bytes = assign_offsets(blocks);
-  for (std::size_t b = 0; b < blocks.size(); ++b) plan.values[owners[b]].offset = blocks[b].offset;
+  for (std::size_t b = 0; b < blocks.size(); ++b) *offsets[b] = blocks[b].offset;
 
   // The scratch memory of a body comes after all blocks that are needed while any body runs.
   std::int64_t largest = 0;
@@ -37438,6 +37488,23 @@ class GraphPlanner : PlannedValues {
     }
     return requests;
   }
+  /// The memory of a repeat for results of its body that have no other memory.
+  constexpr void add_buffers(PlanStep& step, int carried) const {
+    const GraphPlan& body = plans_[size(step.body)];
+    for (int k = 0; size(k) < body.outputs.size(); ++k) {
+      const int v = body.outputs[size(k)];
+      LoopBuffer buffer{.result = k, .device_bytes = arena_alignment, .stored_bytes = arena_alignment};  // of a number
+      if (v >= 0) {
+        buffer.device_bytes = body.values[size(v)].device_bytes;
+        buffer.stored_bytes = body.values[size(v)].stored_bytes;
+      }
+      const bool is_read = size(k) < step.outputs.size() && step.outputs[size(k)] >= 0;
+      const bool is_written = k < carried || v < 0 || body.values[size(v)].role == ValueRole::output;
+      if (!is_read && is_written) step.buffers.push_back(buffer);
+      buffer.odd = true;
+      if (k < carried && step.layers > 1) step.buffers.push_back(buffer);
+    }
+  }
   constexpr void add_repeat(int u) {
     const Unit& unit = units_[u];
     const int body = graph_[unit.root].index();
@@ -37494,6 +37561,7 @@ class GraphPlanner : PlannedValues {
       leave_partial(produced, made.unreduced);
       step.outputs.push_back(add_value(node, produced, role_of(node, produced), is_in_layers(graph_[node])));
     }
+    add_buffers(step, repeat.carried);
     for (const PlanStep& inside : plans_[size(body)].steps) {
       step.flops = saturating_sum(step.flops, saturating_product(inside.flops, step.layers));
       add_times(step.bytes, inside.bytes, step.layers, "bytes", step.source);
@@ -37715,26 +37783,35 @@ class ExplicitAxes {
     FactorRule rule;
     rule.operands.reserve(node.arity);
     row.sharding(graph, id, rule);
-    const int out = out_sharding(graph, id);
-    const bool strict = !node.derived && out == -1;
     const Shape extents = row.factor_extents != nullptr
                               ? row.factor_extents({graph, id, shapes(g).data(), numbers(g).data(), nullptr})
                               : Shape{};
+    const char* problem = nullptr;
+    const Growable<AxisList> axes = axes_of_factors(graph, id, of, rule, extents, problem);
+    split_result(made, rule, axes, extents, problem);
+    const int out = out_sharding(graph, id);
+    const bool strict = !node.derived && out == -1;
+    if (problem != nullptr && strict && !search_.found())
+      fail_result_needs_with_sharding(g, graph, id, of, problem, made);
+    if (out >= 0) return explicit_part(planned_.resolve(program_.specs[graph[out].index()], node.rank));
+    return made;
+  }
+  /// The axes that split each factor of an operation, by its operands. `problem`: the first reason why the operands do
+  /// not determine the sharding of the result, if there is one.
+  constexpr Growable<AxisList> axes_of_factors(const GraphView& graph, int id, const Growable<Sharding>& of,
+                                               const FactorRule& rule, const Shape& extents,
+                                               const char*& problem) const {
+    const Node& node = graph[id];
+    const OpRow& row = row_of(node);
     Growable<AxisList> axes(rule.kinds.size());
-    int problem = -1;
-    const char* why = "";
-    const auto object = [&](const char* text) {
-      if (problem < 0) why = text;
-      problem = id;
-    };
+    const auto object = [&](const char* why) { problem = problem == nullptr ? why : problem; };
     for (int i = 0; i < node.arity && i < static_cast<int>(rule.operands.size()); ++i) {
       const int x = graph.operand(id, i);
       if (x < 0 || has_operand(row.shape_only, i)) continue;
       const Sharding& own = of[static_cast<std::size_t>(x)];
       for (int d = 0; d < own.rank; ++d) {
-        if (own.dims[d].empty()) continue;
         const auto& factors = rule.operands[static_cast<std::size_t>(i)].dims[d];
-        if (factors.empty()) continue;
+        if (own.dims[d].empty() || factors.empty()) continue;
         const auto f = static_cast<std::size_t>(factors[0]);
         if (factors.size() > 1) {
           if (!split_factors(own.dims[d], factors, extents, axes) && !cut(own.dims[d], factors, extents))
@@ -37756,10 +37833,15 @@ class ExplicitAxes {
           object("a summed dim is split, so each device has only a partial sum");
       }
     }
+    return axes;
+  }
+  /// Splits the dims of a result by the axes of their factors. `problem` as of axes_of_factors.
+  constexpr void split_result(Sharding& made, const FactorRule& rule, const Growable<AxisList>& axes,
+                              const Shape& extents, const char*& problem) const {
+    const auto object = [&](const char* why) { problem = problem == nullptr ? why : problem; };
     unsigned used = 0;
-    for (int d = 0; d < node.rank; ++d) {
+    for (int d = 0; d < made.rank; ++d) {
       const auto& factors = rule.result.dims[d];
-      if (factors.empty()) continue;
       bool whole = true;  // whether every more significant factor is split down to one index a device
       for (std::size_t k = 0; k < factors.size(); ++k) {
         const auto f = static_cast<std::size_t>(factors[k]);
@@ -37779,9 +37861,6 @@ class ExplicitAxes {
         }
       }
     }
-    if (problem >= 0 && strict && !search_.found()) fail_result_needs_with_sharding(g, graph, id, of, why, made);
-    if (out >= 0) return explicit_part(planned_.resolve(program_.specs[graph[out].index()], node.rank));
-    return made;
   }
   /// Distributes the axes of a dim that a reshape splits or merges over the dim's factors, the most significant first:
   /// a factor takes axes until each device has one index of it. False where the axis sizes don't divide a factor,
@@ -38655,6 +38734,9 @@ class Epilogue {
 };
 
 /// One step of a plan with its addresses, strides and tables computed; it can run repeatedly on frames of its graph.
+/// Steps that only some programs have are templates, also those without a choice (`template <class = void>`): of a
+/// class that is no template, g++ would compile the virtual functions in each program, as possible targets of a virtual
+/// call.
 class PreparedStep {
  public:
   virtual ~PreparedStep() = default;
@@ -41091,10 +41173,15 @@ void product_block(T* c, std::int64_t c_row, const Broadcast<T>& a, const T* b, 
   constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
   [&]<std::size_t... I, std::size_t... J>(std::index_sequence<I...>, std::index_sequence<J...>) TESSERA_INLINE_LAMBDA {
     Batch sum[M * N];
+    // One address for each row, in turn: g++ 12 would compute and keep all of them.
+    T* at = c;
+    const auto next = [&](std::size_t i) TESSERA_INLINE_LAMBDA {
+      T* const own = at;
+      if (i % N == N - 1) at += c_row;
+      return own + static_cast<std::int64_t>(i % N) * lanes;
+    };
     if (adds)
-      ((sum[I] = Batch::load_unaligned(c + static_cast<std::int64_t>(I / N) * c_row +
-                                       static_cast<std::int64_t>(I % N) * lanes)),
-       ...);
+      ((sum[I] = Batch::load_unaligned(next(I))), ...);
     else
       ((sum[I] = Batch(T(0))), ...);
     const T* x = a.data;
@@ -41102,8 +41189,8 @@ void product_block(T* c, std::int64_t c_row, const Broadcast<T>& a, const T* b, 
       const Batch row[N] = {in_register<T>(Batch::load_unaligned(b + static_cast<std::int64_t>(J) * lanes))...};
       ((sum[I] = simd::fma<T>(Batch(x[static_cast<std::int64_t>(I / N) * a.row]), row[I % N], sum[I])), ...);
     }
-    ((sum[I].store_unaligned(c + static_cast<std::int64_t>(I / N) * c_row + static_cast<std::int64_t>(I % N) * lanes)),
-     ...);
+    at = c;
+    (sum[I].store_unaligned(next(I)), ...);
   }(std::make_index_sequence<static_cast<std::size_t>(M * N)>{},
     std::make_index_sequence<static_cast<std::size_t>(N)>{});
 }
@@ -41324,11 +41411,12 @@ namespace detail {
 
 /// Prefetches the next rows into the L2 cache: their stride is too large for hardware prefetch.
 template <class T>
-void prefetch_rows(const HeadRows<const T>& rows, std::int64_t first, std::int64_t end, std::int64_t columns) {
+void prefetch_rows(const HeadRows<T>& rows, std::int64_t first, std::int64_t end, std::int64_t columns) {
   if (rows.col != 1) return;
+  constexpr int writes = std::is_const_v<T> ? 0 : 1;
   for (std::int64_t i = first; i < end; ++i)
     for (std::int64_t c = 0; c < columns; c += 64 / static_cast<std::int64_t>(sizeof(T)))
-      __builtin_prefetch(rows.at(i) + c, 0, 2);
+      __builtin_prefetch(rows.at(i) + c, writes, 2);
 }
 
 /// Copies rows to a matrix with row stride `to_row`, padded with zeros.
@@ -41345,12 +41433,15 @@ void pack_rows(T* to, std::int64_t to_row, const HeadRows<const T>& from, std::i
   }
 }
 
-/// Rows [first, first + count), one after the other: in place, or copied to `room`. Rows of a head are often a power of
-/// two apart, so that only a few of them fit the L1 cache at a time.
+/// Rows [first, first + count), each contiguous: in place, or copied to `room`. Rows of a head are often a power of two
+/// apart, so that only a few of them fit the L1 cache at a time. Where blocks of a product have all queries of a tile,
+/// and so read each row once, they wait less for the others than a copy takes.
 template <class T>
-HeadRows<const T> adjacent_rows(const HeadRows<const T>& rows, std::int64_t first, std::int64_t count,
-                                std::int64_t columns, T* room) {
-  if (rows.col == 1 && rows.row == columns) return {rows.at(first), rows.row, 1};
+HeadRows<const T> dense_rows(const HeadRows<const T>& rows, std::int64_t first, std::int64_t count,
+                             std::int64_t columns, T* room) {
+  constexpr auto lanes = static_cast<std::int64_t>(xsimd::batch<T>::size);
+  if (rows.col == 1 && (block_columns * lanes >= attention_queries || rows.row == columns))
+    return {rows.at(first), rows.row, 1};
   pack_rows(room, columns, rows, first, count, columns);
   return {room, columns, 1};
 }
@@ -41526,10 +41617,10 @@ void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count,
   const std::int64_t visible = shape.visible(first + count);
   for (std::int64_t key = first_tile(shape, first, 0); key < visible; key += attention_keys) {
     const std::int64_t end = std::min(key + attention_keys, visible), next = std::min(end + attention_keys, visible);
-    const HeadRows<const T> own_k = detail::adjacent_rows<T>(k, key, end - key, shape.width, k_room);
-    const HeadRows<const T> own_v = detail::adjacent_rows<T>(v, key, end - key, shape.value_width, v_room);
-    detail::prefetch_rows<T>(k, end, next, shape.width);
-    detail::prefetch_rows<T>(v, end, next, shape.value_width);
+    const HeadRows<const T> own_k = detail::dense_rows<T>(k, key, end - key, shape.width, k_room);
+    const HeadRows<const T> own_v = detail::dense_rows<T>(v, key, end - key, shape.value_width, v_room);
+    detail::prefetch_rows<const T>(k, end, next, shape.width);
+    detail::prefetch_rows<const T>(v, end, next, shape.value_width);
     for (std::int64_t t = 0; t < tiles; ++t) {
       const QueryTile tile = tile_of(t);
       const std::int64_t keys = std::min(end, shape.visible(tile.first + tile.count)) - key;
@@ -41724,26 +41815,33 @@ template <class T> constexpr std::int64_t padded_width(std::int64_t columns) {
 }
 
 /// A gradient of rows of keys or values, of which one tile at a time is added to: the rows of the result themselves, if
-/// they are adjacent whole registers, otherwise a copy.
+/// they are whole registers, otherwise a copy.
 template <class T> struct GradientTile {
   HeadRows<T> result;
   T* room = nullptr;
   std::int64_t columns = 0, padded = 0;
 
   bool wanted() const { return result.data != nullptr; }
-  bool in_place() const { return result.row == padded && padded == columns; }
+  bool in_place() const { return padded == columns; }
+  std::int64_t stride() const { return in_place() ? result.row : padded; }
   void clear(std::int64_t first, std::int64_t end) const {
     for (std::int64_t i = first; wanted() && i < end; ++i) std::fill(result.at(i), result.at(i) + columns, T(0));
   }
-  /// The sums of rows [first, first + count), with row stride `padded`.
-  T* open(std::int64_t first, std::int64_t count) const {
-    if (!wanted() || in_place()) return wanted() ? result.at(first) : nullptr;
-    pack_rows<T>(room, padded, {result.data, result.row, 1}, first, count, columns);
+  /// The sums of rows [first, end), with row stride stride(). Those of rows from `begun` on are zeros.
+  T* open(std::int64_t first, std::int64_t end, std::int64_t begun) const {
+    if (!wanted()) return nullptr;
+    const std::int64_t old = std::clamp(begun, first, end);
+    if (in_place()) {
+      clear(old, end);
+      return result.at(first);
+    }
+    pack_rows<T>(room, padded, {result.data, result.row, 1}, first, old - first, columns);
+    std::fill(room + (old - first) * padded, room + (end - first) * padded, T(0));
     return room;
   }
-  void close(std::int64_t first, std::int64_t count) const {
-    for (std::int64_t i = 0; wanted() && !in_place() && i < count; ++i)
-      std::memcpy(result.at(first + i), room + i * padded, static_cast<std::size_t>(columns) * sizeof(T));
+  void close(std::int64_t first, std::int64_t end) const {
+    for (std::int64_t i = first; wanted() && !in_place() && i < end; ++i)
+      std::memcpy(result.at(i), room + (i - first) * padded, static_cast<std::size_t>(columns) * sizeof(T));
   }
 };
 
@@ -41775,19 +41873,23 @@ template <class T> class GradientOfHead {
   }
 
   void run() const {
-    k_tile_.clear(first_key_, end_key_);
-    v_tile_.clear(first_key_, end_key_);
+    std::int64_t begun = first_key_;  // sums of keys from here on have no terms yet
     for (std::int64_t group = 0; group < shape_.queries; group += most_attention_queries) {
       const std::int64_t end = std::min(group + most_attention_queries, shape_.queries),
                          tiles = (end - group + row - 1) / row;
       for (std::int64_t t = 0; t < tiles; ++t) load(tile_of(group, end, t));
-      add_keys(group, end, tiles);
+      const std::int64_t first = first_tile(shape_, group, first_key_),
+                         visible = std::min(shape_.visible(end), end_key_);
+      clear(begun, std::min(first, end_key_));
+      add_keys(group, end, tiles, first, visible, begun);
+      begun = std::max({begun, std::min(first, end_key_), visible});
       for (std::int64_t t = 0; wants_q() && t < tiles; ++t) {
         const QueryTile tile = tile_of(group, end, t);
         transpose_tile<T>(g_.q_gradient.at(tile.first), g_.q_gradient.row, tile.sums, row, 1, shape_.width, tile.count,
                           shape_.width, T(1));
       }
     }
+    clear(begun, end_key_);
   }
 
  private:
@@ -41808,6 +41910,10 @@ template <class T> class GradientOfHead {
     T *k_sums, *v_sums;
   };
 
+  void clear(std::int64_t first, std::int64_t end) const {
+    k_tile_.clear(first, end);
+    v_tile_.clear(first, end);
+  }
   bool wants_q() const { return g_.q_gradient.data != nullptr; }
   std::int64_t tile_size() const { return (2 * shape_.width + shape_.value_width + q_row_ + v_row_ + 2) * row; }
 
@@ -41853,20 +41959,22 @@ template <class T> class GradientOfHead {
       tile.logarithms[i] = i < count ? std::max(*g_.row_lse.at(first + i), static_cast<T>(least_score)) : T(0);
   }
 
-  /// Adds the contributions of all keys that the queries [group, group_end), in so many tiles, see.
-  void add_keys(std::int64_t group, std::int64_t group_end, std::int64_t tiles) const {
-    const std::int64_t visible = std::min(shape_.visible(group_end), end_key_);
-    for (std::int64_t key = first_tile(shape_, group, first_key_); key < visible; key += attention_keys) {
+  /// Adds the contributions of the keys [first, visible) that the queries [group, group_end), in so many tiles, see.
+  void add_keys(std::int64_t group, std::int64_t group_end, std::int64_t tiles, std::int64_t first,
+                std::int64_t visible, std::int64_t begun) const {
+    for (std::int64_t key = first; key < visible; key += attention_keys) {
       const std::int64_t end = std::min(key + attention_keys, visible), count = end - key;
       const KeyTile keys{key,
                          end,
-                         adjacent_rows<T>(g_.k, key, count, shape_.width, k_room_),
-                         adjacent_rows<T>(g_.v, key, count, shape_.value_width, v_room_),
-                         k_tile_.open(key, count),
-                         v_tile_.open(key, count)};
+                         dense_rows<T>(g_.k, key, count, shape_.width, k_room_),
+                         dense_rows<T>(g_.v, key, count, shape_.value_width, v_room_),
+                         k_tile_.open(key, end, begun),
+                         v_tile_.open(key, end, begun)};
       const std::int64_t ahead = std::min(end + attention_keys, visible);
-      prefetch_rows<T>(g_.k, end, ahead, shape_.width);
-      prefetch_rows<T>(g_.v, end, ahead, shape_.value_width);
+      prefetch_rows<const T>(g_.k, end, ahead, shape_.width);
+      prefetch_rows<const T>(g_.v, end, ahead, shape_.value_width);
+      if (k_tile_.wanted()) prefetch_rows<T>(g_.k_gradient, end, ahead, shape_.width);
+      if (v_tile_.wanted()) prefetch_rows<T>(g_.v_gradient, end, ahead, shape_.value_width);
       for (std::int64_t t = 0; t < tiles; ++t) {
         const QueryTile tile = tile_of(group, group_end, t);
         const std::int64_t seen = std::min(end, tile.visible) - key;
@@ -41876,8 +41984,8 @@ template <class T> class GradientOfHead {
         for (int s = 0; s < steps.size; ++s) find_slopes(steps.steps[s], keys, tile);
         for (int s = 0; s < steps.size; ++s) add_products(steps.steps[s], keys, tile);
       }
-      k_tile_.close(key, count);
-      v_tile_.close(key, count);
+      k_tile_.close(key, end);
+      v_tile_.close(key, end);
     }
   }
 
@@ -41903,10 +42011,10 @@ template <class T> class GradientOfHead {
   void add_products(const KeyStep& step, const KeyTile& keys, const QueryTile& tile) const {
     const std::int64_t at = step.first * row + step.begin, depth = tile.count - step.begin;
     if (v_tile_.wanted())
-      tile_product<T>(keys.v_sums + step.first * v_row_, v_row_, {weights_ + at, row, 1},
+      tile_product<T>(keys.v_sums + step.first * v_tile_.stride(), v_tile_.stride(), {weights_ + at, row, 1},
                       tile.cotangent_rows + step.begin * v_row_, v_row_, step.count, v_row_ / lanes, depth, true);
     if (k_tile_.wanted())
-      tile_product<T>(keys.k_sums + step.first * q_row_, q_row_, {slopes_ + at, row, 1},
+      tile_product<T>(keys.k_sums + step.first * k_tile_.stride(), k_tile_.stride(), {slopes_ + at, row, 1},
                       tile.query_rows + step.begin * q_row_, q_row_, step.count, q_row_ / lanes, depth, true);
     if (wants_q())
       tile_product<T>(tile.sums + step.begin, row, {keys.k.at(step.first), keys.k.col, keys.k.row}, slopes_ + at, row,
@@ -43434,6 +43542,93 @@ void ContractionPlan::run_loops(const Item& item, const T* a, const T* b, produc
 
 #endif
 
+// ---- tessera/runtime/steps/adjacent_terms.hpp
+
+#ifndef TESSERA_RUNTIME_STEPS_ADJACENT_TERMS_HPP
+#define TESSERA_RUNTIME_STEPS_ADJACENT_TERMS_HPP
+
+namespace tessera::runtime::inline TESSERA_ISA {
+
+/// Shards of the operands of a sum of products that lie one behind another in memory, by the layout of their values. A
+/// frame may still place a shard elsewhere, such as in the memory of an argument, so that each run asks are_adjacent().
+class AdjacentTerms {
+ public:
+  /// For each operand a value of the plan, or a shard: its pointer in the frame.
+  struct Operands {
+    std::int32_t a, b;
+  };
+
+  /// The shards `at` are `count` shards behind the shards `first`. False if the layout has them elsewhere.
+  TESSERA_PLANNING bool add(const FrameLayout& layout, Operands values, Operands first, Operands at,
+                            std::size_t count) {
+    return add(layout, values.a, first.a, at.a, count) && add(layout, values.b, first.b, at.b, count);
+  }
+
+  /// Adds a summed label to the shape of a product: `count` shards of each operand, one behind another. False if an
+  /// operand has no room for a further dim.
+  TESSERA_PLANNING static bool join(const FrameLayout& layout, Operands values, Operands first, std::size_t count,
+                                    kernels::ContractionShape& shape) {
+    if (shape.a.size() >= max_rank || shape.b.size() >= max_rank || shape.extents.size() >= 3 * max_rank) return false;
+    const auto label = static_cast<std::int8_t>(shape.extents.size());
+    shape.extents.push_back(static_cast<std::int64_t>(count));
+    shape.a.push_back(label);
+    shape.b.push_back(label);
+    shape.a_strides.push_back(elements(layout[values.a], first.a));
+    shape.b_strides.push_back(elements(layout[values.b], first.b));
+    return true;
+  }
+
+  /// Whether they lie there in this run, in the arena of the program: addresses of memory that a caller allocates could
+  /// differ from run to run, and with them the order of a sum.
+  bool are_adjacent(const Frame& frame) const {
+    const Frame* program = &frame;
+    while (program->around != nullptr) program = program->around;
+    const auto address = [&](std::int32_t pointer) {
+      return reinterpret_cast<std::uintptr_t>(frame.pointers[static_cast<std::size_t>(pointer)]);
+    };
+    const auto begin = reinterpret_cast<std::uintptr_t>(program->arena),
+               end = reinterpret_cast<std::uintptr_t>(program->scratch);
+    for (const Term& term : terms_) {
+      const std::uintptr_t first = address(term.first);
+      if (first < begin || first >= end || address(term.at) - first != term.distance) return false;
+    }
+    return true;
+  }
+
+ private:
+  struct Term {
+    std::int32_t first, at;
+    std::uintptr_t distance;  // in bytes
+  };
+  Growable<Term> terms_;
+
+  static std::int64_t elements(const ValueLayout& of, std::int32_t pointer) {
+    return volume(extents(of.boxes[static_cast<std::size_t>(pointer - of.first)]));
+  }
+
+  TESSERA_PLANNING bool add(const FrameLayout& layout, int value, std::int32_t first, std::int32_t at,
+                            std::size_t count) {
+    const ValueLayout& of = layout[value];
+    const std::int64_t distance = static_cast<std::int64_t>(count) * elements(of, first) * of.element;
+    if (offset(layout, value, at) - offset(layout, value, first) != distance) return false;
+    terms_.push_back({first, at, static_cast<std::uintptr_t>(distance)});
+    return true;
+  }
+
+  /// Bytes from the first shard of the value, or of the value that it views.
+  TESSERA_PLANNING static std::int64_t offset(const FrameLayout& layout, int value, std::int32_t pointer) {
+    const ValueLayout& of = layout[value];
+    const auto shard = static_cast<std::size_t>(pointer - of.first);
+    if (of.root_shard.empty()) return of.offsets[shard];
+    const int root = layout.value(value).view_of;
+    return of.offsets[shard] + offset(layout, root, layout[root].first + of.root_shard[shard]);
+  }
+};
+
+}  // namespace tessera::runtime::inline TESSERA_ISA
+
+#endif
+
 // ---- tessera/runtime/steps/sum_in_place.hpp
 
 #ifndef TESSERA_RUNTIME_STEPS_SUM_IN_PLACE_HPP
@@ -43574,7 +43769,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       places_.push_back(std::move(place));
     }
     if (step.fusion == Fusion::sum)
-      sum_in_place(layout, *c.next);
+      sum_in_place(layout, *c.next, a, b);
     else
       make_items(static_cast<int>(places_.size()));
     epilogue_ = c.epilogue;
@@ -43582,13 +43777,16 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     if (step.fusion == Fusion::rounding) round(layout, out, *c.next);
   }
 
-  std::int64_t scratch_bytes() const override { return packed_bytes_ + passed_bytes_; }
+  std::int64_t scratch_bytes() const override {
+    return std::max(packed_bytes_ + passed_bytes_, joined_ ? joined_->scratch_bytes() : 0);
+  }
   std::int64_t table_bytes() const override { return static_cast<std::int64_t>(places_.size() * sizeof(Place)); }
   std::int64_t moved_bytes() const override { return sum_.moved_bytes(); }
 
   void run(Frame& frame) const override {
     sum_.count();
     if (items_ == 0) return;
+    if (joined_ && terms_.are_adjacent(frame)) return joined_->run(frame);
     place_passed(frame);
     if (pack_pieces_ > 0) pack(frame);
     const Cost cost = Cost::flops(flops_ / static_cast<double>(items_));
@@ -43620,6 +43818,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   };
   const Epilogue* epilogue_ = nullptr;
   SumInPlace sum_;
+  std::shared_ptr<const ContractionStep> joined_;  ///< see join_terms()
+  AdjacentTerms terms_;                            ///< what `joined_` requires of the addresses
   Growable<Passed> passed_;
   DType dtype_;
   bool has_addend_;
@@ -43696,7 +43896,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   }
 
   /// Lets the places of one sum accumulate into its memory one after another, item by item, so that no part is stored.
-  TESSERA_PLANNING void sum_in_place(const FrameLayout& layout, const PlanStep& reshard) {
+  TESSERA_PLANNING void sum_in_place(const FrameLayout& layout, const PlanStep& reshard, int a, int b) {
     sum_ = SumInPlace(layout, reshard);
     for (Place& place : places_) place.out = sum_.target(place.out);
     Growable<SortedPair> order;  // of the places: by result, then by index
@@ -43710,7 +43910,30 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       places_[p].destination = first ? static_cast<int>(p) : places_[p - 1].destination;
       sums += first ? 1 : 0;
     }
+    join_terms(layout, a, b, sums);
     if (!make_items(sums)) take_turns(sums);
+  }
+  /// Where the operands of all parts of a sum lie one behind another in memory, as the shards of an intermediate do,
+  /// the sum is one product with the terms of all parts: docs/decisions/0010.
+  TESSERA_PLANNING void join_terms(const FrameLayout& layout, int a, int b, int sums) {
+    if (has_addend_ || a < 0 || b < 0 || sums == static_cast<int>(places_.size())) return;
+    auto joined = std::make_shared<ContractionStep>(*this);
+    joined->sum_ = {};
+    joined->places_.clear(), joined->shapes_.clear();
+    for (std::size_t p = 0, end = 0; p < places_.size(); p = end) {
+      Place place = places_[p];
+      const AdjacentTerms::Operands values{a, b}, first{place.a, place.b};
+      for (end = p + 1; end < places_.size() && places_[end].out == place.out; ++end)
+        if (const Place& part = places_[end];
+            part.shape != place.shape || !terms_.add(layout, values, first, {part.a, part.b}, end - p))
+          return;
+      kernels::ContractionShape shape = shapes_[static_cast<std::size_t>(place.shape)];
+      if (!terms_.join(layout, values, first, end - p, shape)) return;
+      place.shape = joined->shared(shape), place.destination = static_cast<int>(joined->places_.size());
+      joined->places_.push_back(place);
+    }
+    joined->make_items(sums);
+    joined_ = std::move(joined);
   }
   /// If the places that add to one sum are divided into different items, runs them in turns: turn t runs the t-th place
   /// of each sum.
@@ -44293,7 +44516,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 
 /// A custom call: calls the function for each batch entry of each place. Operands and results are copied to and from
 /// aligned dense arrays, so that results depend neither on strides nor on addresses.
-class CustomStep final : public PreparedStep {
+template <class = void> class CustomStep final : public PreparedStep {
  public:
   explicit CustomStep(const StepContext& c) : function_(*row_of(c.graph[c.units[c.step.unit].root]).custom) {
     const Unit& unit = c.units[c.step.unit];
@@ -44464,7 +44687,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Rearranges and other data movement that no view can express: copies within each device. A host scalar, such as the
 /// cotangent 1 of a loss, is no stored input: the step writes it where a rearrange makes it a tensor of one element.
-class DataMovementStep final : public PreparedStep {
+template <class = void> class DataMovementStep final : public PreparedStep {
  public:
   explicit DataMovementStep(const StepContext& c)
       : layout_(c.layout), element_(c.layout[c.step.outputs[0]].element),
@@ -44892,52 +45115,46 @@ template <class F> auto with_index_type(const char* kernel, DType index_type, co
 }
 }  // namespace detail
 
-/// gather_rows for dtypes known at run time. Any element type; indices are i32 or i64.
-inline std::optional<std::int64_t> gather_rows(DType type, DType index_type, void* rows, const void* table,
-                                               const void* index, const IndexedShape& shape, const RowWindow& window) {
+/// gather_rows for dtypes known at run time, of which `type` is one of `Types`; indices are i32 or i64.
+template <DTypeSet Types = all_dtypes>
+std::optional<std::int64_t> gather_rows(DType type, DType index_type, void* rows, const void* table, const void* index,
+                                        const IndexedShape& shape, const RowWindow& window) {
   return detail::with_index_type("embedding", index_type, index, [&](const auto* indices) {
-    const auto gather = [&]<class Bits>(Bits) {
-      return gather_rows(static_cast<Bits*>(rows), static_cast<const Bits*>(table), indices, shape, window);
-    };
-    switch (size_of(type)) {
-      case 1:
-        return gather(std::uint8_t{});
-      case 2:
-        return gather(std::uint16_t{});
-      case 4:
-        return gather(std::uint32_t{});
-      default:
-        return gather(std::uint64_t{});
-    }
+    return dispatch<Types>(
+        type,
+        [&]<class T>() {  // one copy for all types of a size
+          using Bits = detail::Word<sizeof(T)>;
+          return gather_rows(static_cast<Bits*>(rows), static_cast<const Bits*>(table), indices, shape, window);
+        },
+        [&]() -> std::optional<std::int64_t> {
+          fail(errc::dtype_mismatch, "[embedding] dtype: ", name_of(type), " is not a type of the program's tables");
+        });
   });
 }
 
 /// has_long_sums for a dtype known at run time.
-inline bool has_long_sums(DType index_type, const void* index, const IndexedShape& shape, const RowWindow& window) {
+template <class = void>
+bool has_long_sums(DType index_type, const void* index, const IndexedShape& shape, const RowWindow& window) {
   return detail::with_index_type("index_add", index_type, index,
                                  [&](const auto* indices) { return has_long_sums(indices, shape, window); });
 }
 
-/// scatter_add_rows for dtypes known at run time: f32, f64, i32, i64; indices are i32 or i64.
-inline std::optional<std::int64_t> scatter_add_rows(DType type, DType index_type, void* table, const void* rows,
-                                                    const void* index, const IndexedShape& shape,
-                                                    const RowWindow& window, LongSums long_sums = LongSums::none) {
+/// scatter_add_rows for dtypes known at run time: of f32, f64, i32 and i64 those in `Types`; indices are i32 or i64.
+template <DTypeSet Types = all_dtypes>
+std::optional<std::int64_t> scatter_add_rows(DType type, DType index_type, void* table, const void* rows,
+                                             const void* index, const IndexedShape& shape, const RowWindow& window,
+                                             LongSums long_sums = LongSums::none) {
+  constexpr DTypeSet added = set_of(DType::f32) | set_of(DType::f64) | set_of(DType::i32) | set_of(DType::i64);
   return detail::with_index_type("index_add", index_type, index, [&](const auto* indices) {
-    const auto scatter = [&]<class T>(T) {
-      return scatter_add_rows(static_cast<T*>(table), static_cast<const T*>(rows), indices, shape, window, long_sums);
-    };
-    switch (type) {
-      case DType::f32:
-        return scatter(float{});
-      case DType::f64:
-        return scatter(double{});
-      case DType::i32:
-        return scatter(std::int32_t{});
-      case DType::i64:
-        return scatter(std::int64_t{});
-      default:
-        fail(errc::dtype_mismatch, "[index_add] dtype: ", name_of(type), " is none of f32, f64, i32, i64");
-    }
+    return dispatch<static_cast<DTypeSet>(Types & added)>(
+        type,
+        [&]<class T>() {
+          return scatter_add_rows(static_cast<T*>(table), static_cast<const T*>(rows), indices, shape, window,
+                                  long_sums);
+        },
+        [&]() -> std::optional<std::int64_t> {
+          fail(errc::dtype_mismatch, "[index_add] dtype: ", name_of(type), " is none of f32, f64, i32, i64");
+        });
   });
 }
 
@@ -44956,7 +45173,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 /// lookup gives zeros for rows of other shards, so that the results are parts of a sum. Additions to a row are in the
 /// order of the indices, however many threads run. With Fusion::sum, all places add into one table, in the order of the
 /// places.
-class IndexedStep final : public PreparedStep {
+template <DTypeSet Types> class IndexedStep final : public PreparedStep {
  public:
   explicit IndexedStep(const StepContext& c)
       : gathers_(!row_of(c.graph[c.units[c.step.unit].root]).scatters),
@@ -45000,12 +45217,13 @@ class IndexedStep final : public PreparedStep {
         char* rows = frame.pointers[static_cast<std::size_t>(place.rows)] + part.rows_offset * element_;
         char* table = frame.pointers[static_cast<std::size_t>(place.table)] + part.table_offset * element_;
         const char* index = frame.pointers[static_cast<std::size_t>(place.index)] + part.index_offset * index_element_;
-        const auto bad = gathers_ ? kernels::gather_rows(dtype_, index_dtype_, rows, table, index, shape, place.window)
-                                  : kernels::scatter_add_rows(
-                                        dtype_, index_dtype_, table, rows, index, shape, place.window,
-                                        long_sums_[static_cast<std::size_t>(part.place)] == 0 ? kernels::LongSums::none
-                                        : i == chain * terms_ ? kernels::LongSums::on_zeros
-                                                              : kernels::LongSums::on_others);
+        const auto bad =
+            gathers_ ? kernels::gather_rows<Types>(dtype_, index_dtype_, rows, table, index, shape, place.window)
+                     : kernels::scatter_add_rows<Types>(dtype_, index_dtype_, table, rows, index, shape, place.window,
+                                                        long_sums_[static_cast<std::size_t>(part.place)] == 0
+                                                            ? kernels::LongSums::none
+                                                        : i == chain * terms_ ? kernels::LongSums::on_zeros
+                                                                              : kernels::LongSums::on_others);
         if (bad) {
           outside.store(*bad, std::memory_order_relaxed);
           found.store(true, std::memory_order_release);
@@ -45601,7 +45819,7 @@ template <DTypeSet Types> class RaggedStep final : public PreparedStep {
 namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Random values computed from the key and an element's global index, so that results don't depend on the mesh.
-class RandomStep final : public PreparedStep {
+template <class = void> class RandomStep final : public PreparedStep {
  public:
   explicit RandomStep(const StepContext& c)
       : layout_(c.layout), value_(c.step.outputs[0]), key_(c.graph.operand(c.units[c.step.unit].root, 1)),
@@ -45684,7 +45902,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 /// Runs a body once per layer, as jax.lax.scan. Stacked operands are passed as pointers to the layer's slice, and
 /// stacked results are written there, without copies; carried values alternate between two buffers, of which the last
 /// layer writes the result. A host scalar that the body takes or returns as a tensor is stored as a rank-0 tensor.
-class RepeatStep final : public PreparedStep {
+template <class = void> class RepeatStep final : public PreparedStep {
  public:
   RepeatStep(const StepContext& c, const PreparedGraph& body)
       : outer_(c.layout), body_(body), body_index_(c.step.body), shape_(Repeat::of(c.graph[c.units[c.step.unit].root])),
@@ -45698,38 +45916,40 @@ class RepeatStep final : public PreparedStep {
       host_scalars_.push_back({inputs_[i], bytes});
       bytes += block_alignment;
     }
-    // Two buffers per result: for carried values between layers, and for results that no step reads.
-    for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
-      const int value = plan.outputs[k];
-      const std::int64_t own = value < 0 ? block_alignment : plan.values[static_cast<std::size_t>(value)].stored_bytes;
-      spare_.push_back({bytes, bytes + own});
-      bytes += 2 * own;
-    }
-    spare_bytes_ = bytes;
+    scalar_bytes_ = bytes;
+    buffers_.resize(plan.outputs.size());
+    for (const LoopBuffer& buffer : c.step.buffers)
+      buffers_[static_cast<std::size_t>(buffer.result)].offset[buffer.odd ? 1 : 0] = buffer.offset;
   }
 
-  /// The scratch of the body's steps follows the buffers of this step.
-  std::int64_t scratch_bytes() const override { return spare_bytes_ + body_.scratch_bytes(); }
+  /// The scratch of the body's steps follows the host scalars of this step.
+  std::int64_t scratch_bytes() const override { return scalar_bytes_ + body_.scratch_bytes(); }
 
-  inline void run(Frame& frame) const override;
+  void run(Frame& frame) const override;
 
  private:
+  void write_host_scalars(Frame& frame) const;
+  void bind_operands(const Frame& frame, Frame& inner, std::int64_t steps, std::int64_t left) const;
+  void bind_results(const Frame& frame, Frame& inner, std::int64_t left) const;
+  void copy_results(const Frame& frame, const Frame& inner, std::int64_t left) const;
+
   const FrameLayout& outer_;
   const PreparedGraph& body_;
   int body_index_;
   Repeat shape_;
   std::int64_t layers_;  // steps of a loop, which may be more than an int can count
   Growable<std::int32_t> inputs_, outputs_;
-  struct Spare {
-    std::int64_t first, second;
+  /// The buffers of a result of the body: where they are in the arena, see LoopBuffer.
+  struct Buffers {
+    std::int64_t offset[2] = {0, 0};
   };
-  Growable<Spare> spare_;
+  Growable<Buffers> buffers_;
   struct HostScalar {
     std::int32_t value;  // index in the outer graph's plan
     std::int64_t offset;
   };
   Growable<HostScalar> host_scalars_;
-  std::int64_t spare_bytes_ = 0;
+  std::int64_t scalar_bytes_ = 0;
 
   bool carried(int k) const { return k < shape_.carried; }
   /// How many layers run.
@@ -45775,11 +45995,6 @@ class RepeatStep final : public PreparedStep {
     }
   }
 
-  char* spare(const Frame& frame, int k, int which) const {
-    const Spare& at = spare_[static_cast<std::size_t>(k)];
-    return frame.scratch + (which == 0 ? at.first : at.second);
-  }
-
   /// The layout of the body's result k, or null if it is a host scalar.
   const ValueLayout* result(int k) const {
     const std::int32_t value = body_.layout().plan().outputs[static_cast<std::size_t>(k)];
@@ -45794,7 +46009,8 @@ class RepeatStep final : public PreparedStep {
       if (carried(k)) return frame.at(outer_[outer], shard);
       return slice(frame, outer, layer, shard, own == nullptr ? 1 : own->shards());
     }
-    return spare(frame, k, which) + (own == nullptr ? 0 : own_offset(*own, shard));
+    return frame.arena + buffers_[static_cast<std::size_t>(k)].offset[which] +
+           (own == nullptr ? 0 : own_offset(*own, shard));
   }
   /// Results of layers that don't run are zeros.
   void clear_results(const Frame& frame, std::int64_t steps) const {
@@ -45842,73 +46058,93 @@ class RepeatStep final : public PreparedStep {
   }
 };
 
-inline void RepeatStep::run(Frame& frame) const {
-  Frame& inner = frame.frames[body_index_];
-  const FrameLayout& layout = body_.layout();
-  const GraphPlan& plan = layout.plan();
-  inner.scratch = frame.scratch + spare_bytes_;
-  inner.observer = frame.observer;
-  inner.frames = frame.frames;
-  inner.around = &frame;
-  inner.arena = frame.arena + outer_.plan().body_offset;
-  layout.place_intermediates(inner);
+/// Host scalars that the body reads as tensors.
+template <class Unused> void RepeatStep<Unused>::write_host_scalars(Frame& frame) const {
   for (const HostScalar& scalar : host_scalars_) {
     const PlanValue& value = outer_.value(scalar.value);
     char* to = frame.scratch + scalar.offset;
     write_number(value.dtype, to, frame.numbers[static_cast<std::size_t>(value.node)]);
     frame.pointers[static_cast<std::size_t>(outer_[scalar.value].first)] = to;
   }
-  auto set = [&](const ValueLayout& of, int shard, char* to) {
-    inner.pointers[static_cast<std::size_t>(of.first + shard)] = to;
-  };
+}
+
+/// Points the body's arguments into the operands, for the layer after which `left` of `steps` layers run.
+template <class Unused>
+void RepeatStep<Unused>::bind_operands(const Frame& frame, Frame& inner, std::int64_t steps, std::int64_t left) const {
+  const FrameLayout& layout = body_.layout();
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    const int value = argument(static_cast<int>(i));
+    if (value < 0) continue;
+    const ValueLayout& own = layout[value];
+    const ValueLayout& from = outer_[inputs_[i]];
+    for (int s = 0; s < own.shards(); ++s) {
+      char*& to = inner.pointers[static_cast<std::size_t>(own.first + s)];
+      if (carried(static_cast<int>(i)) && left + 1 < steps)
+        to = destination(frame, static_cast<int>(i), left + 1, 0, s);
+      else if (shape_.is_stacked(static_cast<int>(i)))
+        to = slice(frame, inputs_[i], inner.layer, s, own.shards());
+      else
+        to = frame.at(from, s);
+    }
+  }
+}
+
+template <class Unused>
+void RepeatStep<Unused>::bind_results(const Frame& frame, Frame& inner, std::int64_t left) const {
+  const FrameLayout& layout = body_.layout();
+  const Growable<std::int32_t>& outputs = layout.plan().outputs;
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    const int value = outputs[k];
+    if (value < 0 || layout.value(value).role != ValueRole::output) continue;
+    const ValueLayout& own = layout[value];
+    for (int s = 0; s < own.shards(); ++s)
+      inner.pointers[static_cast<std::size_t>(own.first + s)] =
+          destination(frame, static_cast<int>(k), left, inner.layer, s);
+  }
+}
+
+/// Copies results that no step of the body wrote: arguments returned as they are, views, values returned twice.
+template <class Unused>
+void RepeatStep<Unused>::copy_results(const Frame& frame, const Frame& inner, std::int64_t left) const {
+  for (std::size_t k = 0; k < outputs_.size(); ++k) {
+    const int node = body_.graph().outputs[k];
+    const DType dtype = body_.graph()[node].dtype;
+    const auto to = [&](int s) { return destination(frame, static_cast<int>(k), left, inner.layer, s); };
+    if (result(static_cast<int>(k)) == nullptr) {
+      if (outputs_[k] < 0 || outer_[outputs_[k]].is_here(0))
+        write_number(dtype, to(0), inner.numbers[static_cast<std::size_t>(node)]);
+      continue;
+    }
+    if (!carried(static_cast<int>(k)) && outputs_[k] < 0) continue;
+    const ValueLayout& own = *result(static_cast<int>(k));
+    for (int s = 0; s < own.shards(); ++s) {
+      if (!own.is_here(s) || to(s) == inner.at(own, s)) continue;
+      const Shape extent = extents(own.boxes[static_cast<std::size_t>(s)]);
+      parallel_copy(dtype, to(s), kernels::contiguous_strides(extent), inner.at(own, s),
+                    own.strides[static_cast<std::size_t>(s)], extent);
+    }
+  }
+}
+
+template <class Unused> void RepeatStep<Unused>::run(Frame& frame) const {
+  Frame& inner = frame.frames[body_index_];
+  inner.scratch = frame.scratch + scalar_bytes_;
+  inner.observer = frame.observer;
+  inner.frames = frame.frames;
+  inner.around = &frame;
+  inner.arena = frame.arena + outer_.plan().body_offset;
+  body_.layout().place_intermediates(inner);
+  write_host_scalars(frame);
   const std::int64_t steps = this->steps(frame);
   if (steps < layers_) clear_results(frame, steps);
   if (steps == 0) return copy_carried(frame);
-  for (std::int64_t it = 0; it < steps; ++it) {
-    const std::int64_t left = steps - 1 - it, layer = shape_.reverse ? left : it;
-    inner.layer = layer;
-    for (std::size_t i = 0; i < inputs_.size(); ++i) {
-      const int value = argument(static_cast<int>(i));
-      if (value < 0) continue;
-      const ValueLayout& own = layout[value];
-      const ValueLayout& from = outer_[inputs_[i]];
-      for (int s = 0; s < own.shards(); ++s) {
-        if (carried(static_cast<int>(i)) && it > 0)
-          set(own, s, destination(frame, static_cast<int>(i), left + 1, 0, s));
-        else if (shape_.is_stacked(static_cast<int>(i)))
-          set(own, s, slice(frame, inputs_[i], layer, s, own.shards()));
-        else
-          set(own, s, frame.at(from, s));
-      }
-    }
-    for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
-      const int value = plan.outputs[k];
-      if (value < 0 || plan.values[static_cast<std::size_t>(value)].role != ValueRole::output) continue;
-      for (int s = 0; s < layout[value].shards(); ++s)
-        set(layout[value], s, destination(frame, static_cast<int>(k), left, layer, s));
-    }
-    layout.place_views(inner);
+  for (std::int64_t left = steps - 1; left >= 0; --left) {
+    inner.layer = shape_.reverse ? left : steps - 1 - left;
+    bind_operands(frame, inner, steps, left);
+    bind_results(frame, inner, left);
+    body_.layout().place_views(inner);
     body_.run_steps(inner);
-    // Copies results that no step of the body wrote: arguments returned as they are, views, values returned twice.
-    for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
-      if (result(static_cast<int>(k)) == nullptr) {
-        const int node = body_.graph().outputs[k];
-        if (outputs_[k] >= 0 && !outer_[outputs_[k]].is_here(0)) continue;
-        write_number(body_.graph()[node].dtype, destination(frame, static_cast<int>(k), left, layer, 0),
-                     inner.numbers[static_cast<std::size_t>(node)]);
-        continue;
-      }
-      const ValueLayout& own = *result(static_cast<int>(k));
-      for (int s = 0; s < own.shards(); ++s) {
-        if (!own.is_here(s)) continue;
-        char* to = destination(frame, static_cast<int>(k), left, layer, s);
-        if (to == inner.at(own, s)) continue;
-        if (!carried(static_cast<int>(k)) && outputs_[k] < 0) continue;
-        const Shape extent = extents(own.boxes[static_cast<std::size_t>(s)]);
-        parallel_copy(body_.graph()[body_.graph().outputs[k]].dtype, to, kernels::contiguous_strides(extent),
-                      inner.at(own, s), own.strides[static_cast<std::size_t>(s)], extent);
-      }
-    }
+    copy_results(frame, inner, left);
   }
 }
 
@@ -45925,7 +46161,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Operations whose rows move along one dim: slices, pads, concats, permutations. Rows that another device holds come
 /// from that device's shard (a halo).
-class RowExchangeStep final : public PreparedStep {
+template <class = void> class RowExchangeStep final : public PreparedStep {
  public:
   explicit RowExchangeStep(const StepContext& c)
       : layout_(c.layout), graph_(c.graph), node_(c.units[c.step.unit].root), step_(c.step),
@@ -46241,7 +46477,7 @@ class SentBytes {
 
 /// Windows of dims that are padded or split. Each shard of the result is the rows that its windows cover, once: its own
 /// rows, those that other devices hold (a halo), and padding. Of windows of single rows, only these rows are stored.
-class WindowStep final : public PreparedStep {
+template <class = void> class WindowStep final : public PreparedStep {
  public:
   explicit WindowStep(const StepContext& c)
       : layout_(c.layout), step_(c.step), move_(layout_.value(step_.outputs[0]).dtype, filler(c)) {
@@ -46716,15 +46952,16 @@ using Graphs = Growable<std::unique_ptr<PreparedGraph>>;
 template <class Step> std::unique_ptr<PreparedStep> make_step(const StepContext& context, const Graphs&) {
   return std::unique_ptr<PreparedStep>(new Step(context));  // so that no std::unique_ptr<Step> is instantiated
 }
-inline std::unique_ptr<PreparedStep> make_repeat(const StepContext& context, const Graphs& graphs) {
-  return std::unique_ptr<PreparedStep>(new RepeatStep(context, *graphs[static_cast<std::size_t>(context.step.body)]));
+template <class = void> std::unique_ptr<PreparedStep> make_repeat(const StepContext& context, const Graphs& graphs) {
+  return std::unique_ptr<PreparedStep>(new RepeatStep<>(context, *graphs[static_cast<std::size_t>(context.step.body)]));
 }
 
-inline std::unique_ptr<PreparedStep> make_data_movement(const StepContext& context, const Graphs& graphs) {
+template <class = void>
+std::unique_ptr<PreparedStep> make_data_movement(const StepContext& context, const Graphs& graphs) {
   const OpRow& row = row_of(context.graph[context.units[context.step.unit].root]);
-  if (row.windows != nullptr) return make_step<WindowStep>(context, graphs);
-  return row.offset != nullptr || row.permutation != nullptr ? make_step<RowExchangeStep>(context, graphs)
-                                                             : make_step<DataMovementStep>(context, graphs);
+  if (row.windows != nullptr) return make_step<WindowStep<>>(context, graphs);
+  return row.offset != nullptr || row.permutation != nullptr ? make_step<RowExchangeStep<>>(context, graphs)
+                                                             : make_step<DataMovementStep<>>(context, graphs);
 }
 
 template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
@@ -46733,13 +46970,13 @@ template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
   else if constexpr (Kind == UnitKind::contraction)
     return &make_step<ContractionStep<Needs[Kind]>>;
   else if constexpr (Kind == UnitKind::indexed)
-    return &make_step<IndexedStep>;
+    return &make_step<IndexedStep<Needs[Kind]>>;
   else if constexpr (Kind == UnitKind::random)
-    return &make_step<RandomStep>;
+    return &make_step<RandomStep<>>;
   else if constexpr (Kind == UnitKind::custom)
-    return &make_step<CustomStep>;
+    return &make_step<CustomStep<>>;
   else if constexpr (Kind == UnitKind::repeat)
-    return &make_repeat;
+    return &make_repeat<>;
   else if constexpr (Kind == UnitKind::cumulative)
     return &make_step<CumulativeStep<Needs.cumulative>>;
   else if constexpr (Kind == UnitKind::fold)
@@ -46753,7 +46990,7 @@ template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
   else if constexpr (Kind == UnitKind::ragged)
     return &make_step<RaggedStep<Needs[Kind]>>;
   else
-    return &make_data_movement;
+    return &make_data_movement<>;
 }
 
 template <StepNeeds Needs>
@@ -47206,24 +47443,26 @@ class PlanVerifier {
   }
 
   constexpr void verify_memory(const GraphPlan& plan) const {
-    for (std::size_t a = 0; a < plan.values.size(); ++a) {
-      const PlanValue& x = plan.values[a];
-      if (!x.in_arena() || x.first_step < 0) continue;
-      require(x.offset >= 0 && x.offset + x.stored_bytes <= plan.arena_bytes,
-              "values in scratch memory end within the arena");
+    Growable<Lifetime> blocks;
+    for (const PlanValue& value : plan.values)
+      if (value.in_arena() && value.first_step >= 0)
+        blocks.push_back({value.stored_bytes, value.first_step, value.last_step, value.offset});
+    for (int s = 0; size(s) < plan.steps.size(); ++s)
+      for (const LoopBuffer& buffer : plan.steps[size(s)].buffers)
+        blocks.push_back({buffer.stored_bytes, s, s, buffer.offset});
+    for (std::size_t a = 0; a < blocks.size(); ++a) {
+      const Lifetime& x = blocks[a];
+      require(x.offset >= 0 && x.offset + x.bytes <= plan.arena_bytes, "values in scratch memory end within the arena");
       for (std::size_t b = 0; b < a; ++b) {
-        const PlanValue& y = plan.values[b];
-        if (!y.in_arena() || y.first_step < 0) continue;
-        const bool share_step = x.first_step <= y.last_step && y.first_step <= x.last_step;
-        const bool share_byte = x.offset < y.offset + y.stored_bytes && y.offset < x.offset + x.stored_bytes;
-        require(!share_step || !share_byte, "values that are needed at the same time do not overlap in memory");
+        const Lifetime& y = blocks[b];
+        const bool share_byte = x.offset < y.offset + y.bytes && y.offset < x.offset + x.bytes;
+        require(!x.overlaps(y) || !share_byte, "values that are needed at the same time do not overlap in memory");
       }
-      for (std::size_t s = 0; s < plan.steps.size(); ++s) {
-        if (plan.steps[s].kind != StepKind::repeat || static_cast<int>(s) < x.first_step ||
-            static_cast<int>(s) > x.last_step)
-          continue;
-        const std::int64_t end = plan.body_offset + plan_.graphs[size(plan.steps[s].body)].arena_bytes;
-        require(x.offset + x.stored_bytes <= plan.body_offset || x.offset >= end,
+      for (int s = x.first; s <= x.last; ++s) {
+        const PlanStep& step = plan.steps[size(s)];
+        if (step.kind != StepKind::repeat) continue;
+        const std::int64_t end = plan.body_offset + plan_.graphs[size(step.body)].arena_bytes;
+        require(x.offset + x.bytes <= plan.body_offset || x.offset >= end,
                 "the body of a repeat does not overlap other values in memory");
         require(end <= plan.arena_bytes, "the memory of a body ends within the arena");
       }
@@ -58995,28 +59234,6 @@ constexpr auto tree_map(F f, const First& first, const Rest&... rest) {
 
 #endif
 
-// ---- tessera/optim/optimizer_call.hpp
-
-#ifndef TESSERA_OPTIM_OPTIMIZER_CALL_HPP
-#define TESSERA_OPTIM_OPTIMIZER_CALL_HPP
-
-namespace tessera::optim::detail {
-
-/// A call of an optimizer, whose operations have its name. Errors: `unsupported` for a model outside of a trace.
-class OptimizerCall {
- public:
-  constexpr OptimizerCall(const char* optimizer, const auto& model, Here at) : named_(optimizer, model) {
-    require_traced(optimizer, "the optimizer", Source::from(at), model);
-  }
-
- private:
-  tessera::detail::FunctionCall named_;
-};
-
-}  // namespace tessera::optim::detail
-
-#endif
-
 // ---- tessera/optim/update.hpp
 
 #ifndef TESSERA_OPTIM_UPDATE_HPP
@@ -59168,853 +59385,6 @@ constexpr Scalar next_step(const char* optimizer, const Model& model, const Scal
 }  // namespace detail
 
 }  // namespace tessera::optim
-
-#endif
-
-// ---- tessera/optim/adam/adamw.hpp
-
-#ifndef TESSERA_OPTIM_ADAM_ADAMW_HPP
-#define TESSERA_OPTIM_ADAM_ADAMW_HPP
-
-namespace tessera {
-
-namespace optim {
-
-/// Hyper-parameters of AdamW. They are Scalars, so a new learning rate needs no new plan.
-struct AdamW {
-  Scalar learning_rate = 1e-3;
-  Scalar beta1 = 0.9;
-  Scalar beta2 = 0.999;
-  Scalar epsilon = 1e-8;
-  Scalar weight_decay = 0.01;  ///< decoupled; applies to tensors of rank 2 or more, not to biases and gains
-};
-
-/// Running means of the gradient and of its square, sharded like the parameters, and the number of past steps.
-template <class Model> struct AdamWState {
-  Model mean, square;
-  Scalar step;
-
-  static constexpr std::array field_names{"mean", "square", "step"};
-};
-
-namespace detail {
-
-/// The scalars of one step, such as the bias corrections, computed once per step in double on the host.
-struct AdamWStep {
-  Value beta1, beta2, keep1, keep2, rate, inverse_root2, epsilon, decay, count;
-
-  constexpr AdamWStep(Value at, const AdamW& config, const Scalar& last) {
-    count = lower(at, last) + 1;
-    beta1 = lower(at, config.beta1);
-    beta2 = lower(at, config.beta2);
-    keep1 = 1.0 - beta1;
-    keep2 = 1.0 - beta2;
-    const Value learning_rate = lower(at, config.learning_rate);
-    rate = learning_rate / (1.0 - build::apply<ops::PowOp>(beta1, count));
-    inverse_root2 = build::apply<ops::RsqrtOp>(1.0 - build::apply<ops::PowOp>(beta2, count));
-    epsilon = lower(at, config.epsilon);
-    decay = 1.0 - learning_rate * lower(at, config.weight_decay);
-  }
-  /// The same scalars, converted to the element type of a parameter.
-  constexpr AdamWStep as(DType type) const {
-    AdamWStep made = *this;
-    for (Value* v : {&made.beta1, &made.beta2, &made.keep1, &made.keep2, &made.rate, &made.inverse_root2, &made.epsilon,
-                     &made.decay})
-      *v = build::cast(*v, type);
-    return made;
-  }
-  /// The next means of a gradient and of its square.
-  constexpr auto next_means(const Value& g, const Value& m, const Value& v) const {
-    return std::tuple(beta1 * m + keep1 * g, beta2 * v + keep2 * (g * g));
-  }
-  /// The next value of a parameter.
-  constexpr Value moved(const Updated& x, const Value& next_m, const Value& next_v) const {
-    const Value spread = build::apply<ops::SqrtOp>(next_v) * inverse_root2 + epsilon;
-    const Value kept = x.decays() ? decay * x.parameter : x.parameter;
-    return kept - rate * next_m / spread;
-  }
-};
-
-}  // namespace detail
-}  // namespace optim
-
-/// Inside a traced function: one step of AdamW. Returns (model, state).
-///
-///     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
-///     p = p (1 - rate decay) - rate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)
-/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
-/// model, gradients and state differ. Source: Loshchilov, Hutter, 1711.05101, with the decay multiplied by the learning
-/// rate, as in torch.optim.AdamW.
-///
-///     auto [next, next_state] = ts::adamw(model, gradients, state, config);
-template <class Model, optim::GradientsOf<Model> Gradients>
-constexpr auto adamw(const Model& model, const Gradients& gradients,
-                     const optim::AdamWState<optim::stored_t<Model>>& state, const optim::AdamW& config = {},
-                     Here at = Here::current()) {
-  const optim::detail::OptimizerCall named("adamw", model, at);
-  const Growable<Value> any = optim::detail::parameters_of(model);
-  if (any.empty()) fail(errc::structure, "[adamw] model: the model has no floating-point tensor");
-  const optim::detail::AdamWStep step(any.front().at(Source::from(at)), config, state.step);
-  const optim::detail::AdamWStep of[] = {step.as(DType::f32), step.as(DType::f64)};
-  auto [moved, mean, square] = optim::detail::update_parameters(
-      at,
-      [&](const auto& x, Value p, Value g, Value m, Value v) {
-        const DType type = p.dtype();
-        const optim::detail::AdamWStep s = is_half(type) ? step.as(type) : of[type == DType::f64];
-        const auto [next_m, next_v] = s.next_means(g, m, v);
-        return std::tuple(s.moved(x, next_m, next_v), next_m, next_v);
-      },
-      model, gradients, state.mean, state.square);
-  return std::tuple(moved, optim::AdamWState<optim::stored_t<Model>>{mean, square, Scalar(step.count)});
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/optim/adam/adam.hpp
-
-#ifndef TESSERA_OPTIM_ADAM_ADAM_HPP
-#define TESSERA_OPTIM_ADAM_ADAM_HPP
-
-namespace tessera {
-
-namespace optim {
-
-/// Hyper-parameters of Adam, with the defaults of torch.optim.Adam. They are Scalars, so a new learning rate needs no
-/// new plan.
-struct Adam {
-  Scalar learning_rate = 1e-3;
-  Scalar beta1 = 0.9;
-  Scalar beta2 = 0.999;
-  Scalar epsilon = 1e-8;
-  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient, of every tensor
-};
-
-}  // namespace optim
-
-/// Inside a traced function: one step of Adam, which is AdamW with the gradient g + decay p and no decoupled decay.
-/// Returns (model, state). The state is that of AdamW. Communication, errors: as adamw. Source: Kingma, Ba, 1412.6980.
-///
-///     auto [next, next_state] = ts::adam(model, gradients, state, config);
-template <class Model, optim::GradientsOf<Model> Gradients>
-constexpr auto adam(const Model& model, const Gradients& gradients,
-                    const optim::AdamWState<optim::stored_t<Model>>& state, const optim::Adam& config = {},
-                    Here at = Here::current()) {
-  const optim::detail::OptimizerCall named("adam", model, at);
-  const Model coupled = std::get<0>(optim::detail::map_parameters(
-      at, [&](const auto& x, Value, Value g) { return std::tuple(x.decayed(config.weight_decay, g)); }, model,
-      gradients));
-  const optim::AdamW plain{config.learning_rate, config.beta1, config.beta2, config.epsilon, 0.0};
-  return adamw(model, coupled, state, plain, at);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/optim/adam/adamax.hpp
-
-#ifndef TESSERA_OPTIM_ADAM_ADAMAX_HPP
-#define TESSERA_OPTIM_ADAM_ADAMAX_HPP
-
-namespace tessera {
-
-namespace optim {
-
-/// Hyper-parameters of Adamax, with the defaults of torch.optim.Adamax. They are Scalars, so a new learning rate needs
-/// no new plan.
-struct Adamax {
-  Scalar learning_rate = 2e-3;
-  Scalar beta1 = 0.9;
-  Scalar beta2 = 0.999;
-  Scalar epsilon = 1e-8;
-  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
-};
-
-/// The running mean and the decaying maximum of each gradient, sharded like the parameter, and the number of past
-/// steps.
-template <class Model> struct AdamaxState {
-  Model mean, largest;
-  Scalar step;
-
-  static constexpr std::array field_names{"mean", "largest", "step"};
-};
-
-}  // namespace optim
-
-/// Inside a traced function: one step of Adamax, Adam with the infinity norm. Returns (model, state).
-///
-///     g = g + decay p,  m = b1 m + (1 - b1) g,  u = max(b2 u, |g| + epsilon),  p = p - rate / (1 - b1^t) m / u
-/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
-/// model, gradients and state differ. Source: Kingma, Ba, 1412.6980, section 7.1, as torch.optim.Adamax.
-template <class Model, optim::GradientsOf<Model> Gradients>
-constexpr auto adamax(const Model& model, const Gradients& gradients,
-                      const optim::AdamaxState<optim::stored_t<Model>>& state, const optim::Adamax& config = {},
-                      Here at = Here::current()) {
-  const optim::detail::OptimizerCall named("adamax", model, at);
-  const Scalar step = optim::detail::next_step("adamax", model, state.step, at);
-  auto [moved, mean, largest] = optim::detail::update_parameters(
-      at,
-      [&](const auto& x, Value p, Value g, Value m, Value u) {
-        const Value beta1 = x.wide(config.beta1);
-        const Value slope = x.decayed(config.weight_decay, g);
-        const Value next_m = x.running_mean(beta1, m, slope);
-        const Value next_u =
-            build::apply<ops::MaximumOp>(x(config.beta2) * u, build::apply<ops::AbsOp>(slope) + x(config.epsilon));
-        const Value rate = x.wide(config.learning_rate) / (1.0 - build::apply<ops::PowOp>(beta1, x.wide(step)));
-        return std::tuple(p - x(rate) * (next_m / next_u), next_m, next_u);
-      },
-      model, gradients, state.mean, state.largest);
-  return std::tuple(moved, optim::AdamaxState<optim::stored_t<Model>>{mean, largest, step});
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/optim/adam/amsgrad.hpp
-
-#ifndef TESSERA_OPTIM_ADAM_AMSGRAD_HPP
-#define TESSERA_OPTIM_ADAM_AMSGRAD_HPP
-
-namespace tessera {
-
-namespace optim {
-
-/// Hyper-parameters of AMSGrad, those of AdamW. They are Scalars, so a new learning rate needs no new plan.
-struct AmsGrad {
-  Scalar learning_rate = 1e-3;
-  Scalar beta1 = 0.9;
-  Scalar beta2 = 0.999;
-  Scalar epsilon = 1e-8;
-  Scalar weight_decay = 0.01;  ///< decoupled; applies to tensors of rank 2 or more, not to biases and gains
-};
-
-/// The state of AdamW, and the largest mean of squares so far.
-template <class Model> struct AmsGradState {
-  Model mean, square, largest;
-  Scalar step;
-
-  static constexpr std::array field_names{"mean", "square", "largest", "step"};
-};
-
-}  // namespace optim
-
-/// Inside a traced function: one step of AMSGrad, AdamW divided by the largest mean of squares so far. Returns (model,
-/// state).
-///
-///     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,  w = max(w, v)
-///     p = p (1 - rate decay) - rate (m / (1 - b1^t)) / (sqrt(w / (1 - b2^t)) + epsilon)
-/// Communication, errors: as adamw. Source: Reddi, Kale, Kumar, ICLR 2018, as torch.optim.AdamW with amsgrad=True.
-template <class Model, optim::GradientsOf<Model> Gradients>
-constexpr auto amsgrad(const Model& model, const Gradients& gradients,
-                       const optim::AmsGradState<optim::stored_t<Model>>& state, const optim::AmsGrad& config = {},
-                       Here at = Here::current()) {
-  const optim::detail::OptimizerCall named("amsgrad", model, at);
-  const Growable<Value> any = optim::detail::parameters_of(model);
-  if (any.empty()) fail(errc::structure, "[amsgrad] model: the model has no floating-point tensor");
-  const optim::AdamW as_adamw{config.learning_rate, config.beta1, config.beta2, config.epsilon, config.weight_decay};
-  const optim::detail::AdamWStep step(any.front().at(Source::from(at)), as_adamw, state.step);
-  auto [moved, mean, square, largest] = optim::detail::update_parameters(
-      at,
-      [&](const auto& x, Value p, Value g, Value m, Value v, Value w) {
-        const optim::detail::AdamWStep s = step.as(p.dtype());
-        const auto [next_m, next_v] = s.next_means(g, m, v);
-        const Value next_w = build::apply<ops::MaximumOp>(w, next_v);
-        return std::tuple(s.moved(x, next_m, next_w), next_m, next_v, next_w);
-      },
-      model, gradients, state.mean, state.square, state.largest);
-  return std::tuple(moved, optim::AmsGradState<optim::stored_t<Model>>{mean, square, largest, Scalar(step.count)});
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/optim/adam/nadam.hpp
-
-#ifndef TESSERA_OPTIM_ADAM_NADAM_HPP
-#define TESSERA_OPTIM_ADAM_NADAM_HPP
-
-namespace tessera {
-
-namespace optim {
-
-/// Hyper-parameters of NAdam, with the defaults of torch.optim.NAdam. They are Scalars, so a new learning rate needs no
-/// new plan.
-struct NAdam {
-  Scalar learning_rate = 2e-3;
-  Scalar beta1 = 0.9;
-  Scalar beta2 = 0.999;
-  Scalar epsilon = 1e-8;
-  Scalar weight_decay = 0.0;      ///< coupled: added to the gradient
-  Scalar momentum_decay = 0.004;  ///< how fast the momentum rises from near beta1 / 2 to beta1
-};
-
-/// The state of AdamW, and the product of the momentums of all past steps, which is 1 before the first.
-template <class Model> struct NAdamState {
-  Model mean, square;
-  Scalar step, product;
-
-  static constexpr std::array field_names{"mean", "square", "step", "product"};
-};
-
-}  // namespace optim
-
-/// Inside a traced function: one step of NAdam, Adam with Nesterov's momentum. Returns (model, state).
-///
-///     u(t) = b1 (1 - 0.96^(t momentum_decay) / 2),  product = product u(t)
-///     g = g + decay p,  m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
-///     n = u(t + 1) m / (1 - product u(t + 1)) + (1 - u(t)) g / (1 - product)
-///     p = p - rate n / (sqrt(v / (1 - b2^t)) + epsilon)
-/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
-/// model, gradients and state differ. Source: Dozat, ICLR workshop 2016, as torch.optim.NAdam.
-template <class Model, optim::GradientsOf<Model> Gradients>
-constexpr auto nadam(const Model& model, const Gradients& gradients,
-                     const optim::NAdamState<optim::stored_t<Model>>& state, const optim::NAdam& config = {},
-                     Here at = Here::current()) {
-  const optim::detail::OptimizerCall named("nadam", model, at);
-  const Scalar step = optim::detail::next_step("nadam", model, state.step, at);
-  const Value root = optim::detail::parameters_of(model).front().at(Source::from(at));
-  const Value t = lower(root, step), beta1 = lower(root, config.beta1), beta2 = lower(root, config.beta2);
-  const auto momentum = [&](const Value& of) {
-    const Value exponent = of * lower(root, config.momentum_decay);
-    return beta1 * (1.0 - build::apply<ops::PowOp>(exponent.number(0.96), exponent) * 0.5);
-  };
-  const Value now = momentum(t), next = momentum(t + 1.0), product = lower(root, state.product) * now;
-  const Value of_mean = next / (1.0 - product * next), of_gradient = (1.0 - now) / (1.0 - product);
-  const Value inverse_root = build::apply<ops::RsqrtOp>(1.0 - build::apply<ops::PowOp>(beta2, t));
-  auto [moved, mean, square] = optim::detail::update_parameters(
-      at,
-      [&](const auto& x, Value p, Value g, Value m, Value v) {
-        const Value slope = x.decayed(config.weight_decay, g);
-        const Value next_m = x.running_mean(beta1, m, slope);
-        const Value next_v = x.running_mean(beta2, v, slope * slope);
-        const Value ahead = x(of_mean) * next_m + x(of_gradient) * slope;
-        const Value spread = build::apply<ops::SqrtOp>(next_v) * x(inverse_root) + x(config.epsilon);
-        return std::tuple(p - x(config.learning_rate) * (ahead / spread), next_m, next_v);
-      },
-      model, gradients, state.mean, state.square);
-  return std::tuple(moved, optim::NAdamState<optim::stored_t<Model>>{mean, square, step, Scalar(product)});
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/optim/adam/radam.hpp
-
-#ifndef TESSERA_OPTIM_ADAM_RADAM_HPP
-#define TESSERA_OPTIM_ADAM_RADAM_HPP
-
-namespace tessera {
-
-namespace optim {
-
-/// Hyper-parameters of RAdam, with the defaults of torch.optim.RAdam. They are Scalars, so a new learning rate needs no
-/// new plan.
-struct RAdam {
-  Scalar learning_rate = 1e-3;
-  Scalar beta1 = 0.9;
-  Scalar beta2 = 0.999;
-  Scalar epsilon = 1e-8;
-  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
-};
-
-}  // namespace optim
-
-/// Inside a traced function: one step of RAdam, Adam whose rate is rectified while few squares are known. Returns
-/// (model, state). The state is that of AdamW.
-///
-///     g = g + decay p,  m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,  n = m / (1 - b1^t)
-///     most = 2 / (1 - b2) - 1,  length = most - 2 t b2^t / (1 - b2^t)
-///     r = sqrt((length - 4) (length - 2) most / ((most - 4) (most - 2) length))
-///     p = p - rate n r sqrt(1 - b2^t) / (sqrt(v) + epsilon)  if length is above 5, otherwise p = p - rate n
-/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
-/// model, gradients and state differ. Source: Liu et al., 1908.03265, as torch.optim.RAdam.
-template <class Model, optim::GradientsOf<Model> Gradients>
-constexpr auto radam(const Model& model, const Gradients& gradients,
-                     const optim::AdamWState<optim::stored_t<Model>>& state, const optim::RAdam& config = {},
-                     Here at = Here::current()) {
-  const optim::detail::OptimizerCall named("radam", model, at);
-  const Scalar step = optim::detail::next_step("radam", model, state.step, at);
-  const Value root = optim::detail::parameters_of(model).front().at(Source::from(at));
-  const Value t = lower(root, step), beta1 = lower(root, config.beta1), beta2 = lower(root, config.beta2);
-  const Value rate = lower(root, config.learning_rate) / (1.0 - build::apply<ops::PowOp>(beta1, t));
-  const Value power = build::apply<ops::PowOp>(beta2, t), rest = 1.0 - power;
-  const Value most = 2.0 / (1.0 - beta2) - 1.0, length = most - t * power * 2.0 / rest;
-  const Value is_long = build::greater(length, length.number(5));
-  // For a short length the square root would be NaN.
-  const Value part = (length - 4.0) * (length - 2.0) * most / ((most - 4.0) * (most - 2.0) * length) * rest;
-  const Value scale = build::apply<ops::SqrtOp>(build::select(is_long, part, part.number(0)));
-  const Value flag = build::select(is_long, part.number(1), part.number(0));
-  auto [moved, mean, square] = optim::detail::update_parameters(
-      at,
-      [&](const auto& x, Value p, Value g, Value m, Value v) {
-        const Value slope = x.decayed(config.weight_decay, g);
-        const Value next_m = x.running_mean(beta1, m, slope);
-        const Value next_v = x.running_mean(beta2, v, slope * slope);
-        const Value rectified = x(scale) / (build::apply<ops::SqrtOp>(next_v) + x(config.epsilon));
-        const Value factor = build::select(build::greater(x(flag), p.number(0)), rectified, p.number(1));
-        return std::tuple(p - x(rate) * (next_m * factor), next_m, next_v);
-      },
-      model, gradients, state.mean, state.square);
-  return std::tuple(moved, optim::AdamWState<optim::stored_t<Model>>{mean, square, step});
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/optim/adaptive/adadelta.hpp
-
-#ifndef TESSERA_OPTIM_ADAPTIVE_ADADELTA_HPP
-#define TESSERA_OPTIM_ADAPTIVE_ADADELTA_HPP
-
-namespace tessera {
-
-namespace optim {
-
-/// Hyper-parameters of Adadelta, with the defaults of torch.optim.Adadelta. They are Scalars, so a new learning rate
-/// needs no new plan.
-struct Adadelta {
-  Scalar learning_rate = 1.0;
-  Scalar rho = 0.9;  ///< decay of both running means
-  Scalar epsilon = 1e-6;
-  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
-};
-
-/// Running means of the squares of each gradient and of each change, sharded like the parameter.
-template <class Model> struct AdadeltaState {
-  Model square, change;
-
-  static constexpr std::array field_names{"square", "change"};
-};
-
-}  // namespace optim
-
-/// Inside a traced function: one step of Adadelta. Returns (model, state).
-///
-///     g = g + decay p,  v = rho v + (1 - rho) g^2,  d = g sqrt(u + epsilon) / sqrt(v + epsilon)
-///     u = rho u + (1 - rho) d^2,  p = p - rate d
-/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
-/// model, gradients and state differ. Source: Zeiler, 1212.5701, as torch.optim.Adadelta.
-template <class Model, optim::GradientsOf<Model> Gradients>
-constexpr auto adadelta(const Model& model, const Gradients& gradients,
-                        const optim::AdadeltaState<optim::stored_t<Model>>& state, const optim::Adadelta& config = {},
-                        Here at = Here::current()) {
-  const optim::detail::OptimizerCall named("adadelta", model, at);
-  auto [moved, square, change] = optim::detail::update_parameters(
-      at,
-      [&](const auto& x, Value p, Value g, Value v, Value u) {
-        const Value rho = x(config.rho), fresh = x(1.0 - x.wide(config.rho)), epsilon = x(config.epsilon);
-        const Value slope = x.decayed(config.weight_decay, g);
-        const Value next_v = rho * v + fresh * (slope * slope);
-        const Value ratio = build::apply<ops::SqrtOp>(u + epsilon) / build::apply<ops::SqrtOp>(next_v + epsilon);
-        const Value delta = ratio * slope;
-        return std::tuple(p - x(config.learning_rate) * delta, next_v, rho * u + fresh * (delta * delta));
-      },
-      model, gradients, state.square, state.change);
-  return std::tuple(moved, optim::AdadeltaState<optim::stored_t<Model>>{square, change});
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/optim/gradients/tensor_norm.hpp
-
-#ifndef TESSERA_OPTIM_GRADIENTS_TENSOR_NORM_HPP
-#define TESSERA_OPTIM_GRADIENTS_TENSOR_NORM_HPP
-
-namespace tessera::optim::detail {
-
-/// The Euclidean norm of a tensor of a model, of each layer of a Stack separately, with dims of extent 1; in f32 or
-/// f64. `rank`: of one layer's tensor.
-constexpr Value tensor_norm(Value of, int rank) {
-  const Value v = of.dtype() == DType::f64 ? of : build::cast(of, DType::f32);
-  if (rank == 0) return build::apply<ops::AbsOp>(v);
-  const unsigned dims = ((1u << rank) - 1) << (v.rank() - rank);
-  return build::apply<ops::SqrtOp>(build::sum_of(v * v, dims, true));
-}
-
-}  // namespace tessera::optim::detail
-
-#endif
-
-// ---- tessera/optim/adaptive/adafactor.hpp
-
-#ifndef TESSERA_OPTIM_ADAPTIVE_ADAFACTOR_HPP
-#define TESSERA_OPTIM_ADAPTIVE_ADAFACTOR_HPP
-
-namespace tessera {
-
-namespace optim {
-
-/// Hyper-parameters of Adafactor, with the defaults of torch.optim.Adafactor for float32. They are Scalars, so a new
-/// learning rate needs no new plan.
-struct Adafactor {
-  Scalar learning_rate = 1e-2;  ///< the largest rate relative to the size of a parameter
-  Scalar beta2_decay = -0.8;    ///< the mean of squares forgets with t^beta2_decay
-  Scalar epsilon1 = 0x1p-23;    ///< the least mean of squares, squared; PyTorch: that of the element type
-  Scalar epsilon2 = 1e-3;       ///< the least size of a parameter
-  Scalar clip_threshold = 1.0;  ///< d: the largest root mean square of an update, before the rate
-  Scalar weight_decay = 0.0;    ///< decoupled; applies to tensors of rank 2 or more, not to biases and gains
-};
-
-/// Running means of the squares of a gradient. For a matrix [.., n, m] these are the means along its rows [.., n, 1]
-/// and along its columns [.., 1, m], so n + m elements are stored instead of n m. For a tensor of rank 0 or 1, `row`
-/// has all means, and `column` is a zero of extents 1.
-template <class Model> struct AdafactorState {
-  Model row, column;
-  Scalar step;
-
-  static constexpr std::array field_names{"row", "column", "step"};
-};
-
-namespace detail {
-
-/// The mean of the squares along some dims, with keepdims.
-constexpr Value mean_of_squares(Value v, unsigned dims) {
-  return build::sum_of(v * v, dims, true) / build::cast(build::element_count(v, dims), v.dtype());
-}
-/// The root of the mean square of a parameter, of each layer of a Stack separately.
-constexpr Value root_mean_square(const Updated& x, Value v) {
-  const unsigned dims = ((1u << x.rank) - 1) << (v.rank() - x.rank);
-  const Value norm = tensor_norm(v, x.rank);
-  if (x.rank == 0) return norm;
-  return norm * build::apply<ops::RsqrtOp>(build::cast(build::element_count(v, dims), norm.dtype()));
-}
-
-}  // namespace detail
-}  // namespace optim
-
-/// Inside a traced function: one step of Adafactor, whose state for a matrix is a row and a column. Returns (model,
-/// state).
-///
-///     w = t^beta2_decay,  r = (1 - w) r + w mean(g^2 along rows),  c likewise along columns
-///     v = r c / mean(r),  u = g / sqrt(v),  u = u / max(1, rms(u) / d)
-///     p = p (1 - rate decay) - max(epsilon2, rms(p)) min(rate, 1 / sqrt(t)) u
-/// In tensors of rank 3 or more the last two dims are factored. Each layer of a Stack has separate means and sizes.
-/// Communication: for a split parameter, all_reduces of its means and of the two sizes. Errors: structure when model,
-/// gradients and state differ; unsupported for a tensor of a Stack whose last dim is split, as the norms of lamb.
-/// Source: Shazeer, Stern, 1804.04235, as torch.optim.Adafactor except for the tensors without decay.
-template <class Model, optim::GradientsOf<Model> Gradients>
-constexpr auto adafactor(const Model& model, const Gradients& gradients,
-                         const optim::AdafactorState<optim::stored_t<Model>>& state,
-                         const optim::Adafactor& config = {}, Here at = Here::current()) {
-  const optim::detail::OptimizerCall named("adafactor", model, at);
-  const Scalar step = optim::detail::next_step("adafactor", model, state.step, at);
-  auto [moved, row, column] = optim::detail::update_parameters(
-      at,
-      [&](const auto& x, Value p, Value g, Value r, Value c) {
-        const Value count = x.wide(step), weight = build::apply<ops::PowOp>(count, x.wide(config.beta2_decay));
-        const Value in = x(weight), kept = x(1.0 - weight), least = x(config.epsilon1);
-        const auto averaged = [&](Value old, Value now) { return kept * old + in * now; };
-        Value next_r = averaged(r, g * g), next_c = c, square = next_r;
-        if (x.rank >= 2) {
-          const unsigned last = 1u << (g.rank() - 1), before = last >> 1;
-          next_r = averaged(r, optim::detail::mean_of_squares(g, last));
-          next_c = averaged(c, optim::detail::mean_of_squares(g, before));
-          // Only dims of static extent 1 are broadcast: a sum over an extent that is 1 when it runs makes such a dim.
-          const Value rows = build::sum_of(next_r, last, true), columns = build::sum_of(next_c, before, true);
-          const Value mean =
-              build::sum_of(rows, before, true) / build::cast(build::element_count(g, before), g.dtype());
-          square = rows * columns / build::apply<ops::MaximumOp>(mean, least);
-        }
-        const Value u = g * build::apply<ops::RsqrtOp>(build::apply<ops::MaximumOp>(square, least * least));
-        const Value length = optim::detail::root_mean_square(x, u), size = optim::detail::root_mean_square(x, p);
-        const auto wide = [&](const Scalar& of) { return build::cast(x.wide(of), length.dtype()); };
-        const Value clip = build::apply<ops::MaximumOp>(length / wide(config.clip_threshold), length.number(1.0));
-        const Value limit =
-            build::apply<ops::MinimumOp>(x.wide(config.learning_rate), build::apply<ops::RsqrtOp>(count));
-        const Value rate = build::apply<ops::MaximumOp>(size, wide(config.epsilon2)) * build::cast(limit, size.dtype());
-        const Value decayed = x.decays() ? x(1.0 - x.wide(config.learning_rate) * x.wide(config.weight_decay)) * p : p;
-        return std::tuple(decayed - x(rate / clip) * u, next_r, next_c);
-      },
-      model, gradients, state.row, state.column);
-  return std::tuple(moved, optim::AdafactorState<optim::stored_t<Model>>{row, column, step});
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/optim/adaptive/adagrad.hpp
-
-#ifndef TESSERA_OPTIM_ADAPTIVE_ADAGRAD_HPP
-#define TESSERA_OPTIM_ADAPTIVE_ADAGRAD_HPP
-
-namespace tessera {
-
-namespace optim {
-
-/// Hyper-parameters of Adagrad, with the defaults of torch.optim.Adagrad. They are Scalars, so a new learning rate
-/// needs no new plan.
-struct Adagrad {
-  Scalar learning_rate = 1e-2;
-  Scalar epsilon = 1e-10;
-  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
-};
-
-/// The sum of the squares of all past gradients of each parameter, sharded like the parameter.
-template <class Model> struct AdagradState {
-  Model sum;
-
-  static constexpr std::array field_names{"sum"};
-};
-
-}  // namespace optim
-
-/// Inside a traced function: one step of Adagrad. Returns (model, state).
-///
-///     g = g + decay p,  s = s + g^2,  p = p - rate g / (sqrt(s) + epsilon)
-/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
-/// model, gradients and state differ. Source: Duchi, Hazan, Singer, JMLR 12 (2011), as torch.optim.Adagrad.
-template <class Model, optim::GradientsOf<Model> Gradients>
-constexpr auto adagrad(const Model& model, const Gradients& gradients,
-                       const optim::AdagradState<optim::stored_t<Model>>& state, const optim::Adagrad& config = {},
-                       Here at = Here::current()) {
-  const optim::detail::OptimizerCall named("adagrad", model, at);
-  auto [moved, sum] = optim::detail::update_parameters(
-      at,
-      [&](const auto& x, Value p, Value g, Value s) {
-        const Value slope = x.decayed(config.weight_decay, g);
-        const Value next = s + slope * slope;
-        const Value spread = build::apply<ops::SqrtOp>(next) + x(config.epsilon);
-        return std::tuple(p - x(config.learning_rate) * slope / spread, next);
-      },
-      model, gradients, state.sum);
-  return std::tuple(moved, optim::AdagradState<optim::stored_t<Model>>{sum});
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/optim/adaptive/rmsprop.hpp
-
-#ifndef TESSERA_OPTIM_ADAPTIVE_RMSPROP_HPP
-#define TESSERA_OPTIM_ADAPTIVE_RMSPROP_HPP
-
-namespace tessera {
-
-namespace optim {
-
-/// Hyper-parameters of RMSprop, with the defaults of torch.optim.RMSprop. They are Scalars, so a new learning rate
-/// needs no new plan.
-struct RmsProp {
-  Scalar learning_rate = 1e-2;
-  Scalar alpha = 0.99;  ///< decay of the running mean of squares
-  Scalar epsilon = 1e-8;
-  Scalar momentum = 0.0;
-  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
-};
-
-/// The running mean of the square of each gradient, and the velocity, sharded like the parameter.
-template <class Model> struct RmsPropState {
-  Model square, velocity;
-
-  static constexpr std::array field_names{"square", "velocity"};
-};
-
-/// Hyper-parameters of ts::rmsprop_centered: those of RmsProp.
-struct CenteredRmsProp {
-  Scalar learning_rate = 1e-2;
-  Scalar alpha = 0.99;  ///< decay of the running means
-  Scalar epsilon = 1e-8;
-  Scalar momentum = 0.0;
-  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
-};
-
-/// The state of RMSprop, and the running mean of each gradient.
-template <class Model> struct CenteredRmsPropState {
-  Model square, mean, velocity;
-
-  static constexpr std::array field_names{"square", "mean", "velocity"};
-};
-
-}  // namespace optim
-
-/// Inside a traced function: one step of RMSprop. Returns (model, state).
-///
-///     g = g + decay p,  v = alpha v + (1 - alpha) g^2
-///     b = momentum b + g / (sqrt(v) + epsilon),  p = p - rate b
-/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
-/// model, gradients and state differ. Source: torch.optim.RMSprop, not centered; Hinton, lecture 6e of "Neural Networks
-/// for Machine Learning", 2012.
-template <class Model, optim::GradientsOf<Model> Gradients>
-constexpr auto rmsprop(const Model& model, const Gradients& gradients,
-                       const optim::RmsPropState<optim::stored_t<Model>>& state, const optim::RmsProp& config = {},
-                       Here at = Here::current()) {
-  const optim::detail::OptimizerCall named("rmsprop", model, at);
-  auto [moved, square, velocity] = optim::detail::update_parameters(
-      at,
-      [&](const auto& x, Value p, Value g, Value v, Value b) {
-        const Value alpha = x.wide(config.alpha);
-        const Value slope = x.decayed(config.weight_decay, g);
-        const Value next_v = x.running_mean(alpha, v, slope * slope);
-        const Value spread = build::apply<ops::SqrtOp>(next_v) + x(config.epsilon);
-        const Value next_b = x(config.momentum) * b + slope / spread;
-        return std::tuple(p - x(config.learning_rate) * next_b, next_v, next_b);
-      },
-      model, gradients, state.square, state.velocity);
-  return std::tuple(moved, optim::RmsPropState<optim::stored_t<Model>>{square, velocity});
-}
-
-/// Inside a traced function: one step of RMSprop whose divisor is the deviation of each gradient. Returns (model,
-/// state).
-///
-///     g = g + decay p,  v = alpha v + (1 - alpha) g^2,  m = alpha m + (1 - alpha) g
-///     b = momentum b + g / (sqrt(max(v - m^2, 0)) + epsilon),  p = p - rate b
-/// Communication and errors: as rmsprop. Source: torch.optim.RMSprop(centered=True), where a variance that rounding
-/// makes negative gives NaN; Graves, 1308.0850.
-template <class Model, optim::GradientsOf<Model> Gradients>
-constexpr auto rmsprop_centered(const Model& model, const Gradients& gradients,
-                                const optim::CenteredRmsPropState<optim::stored_t<Model>>& state,
-                                const optim::CenteredRmsProp& config = {}, Here at = Here::current()) {
-  const optim::detail::OptimizerCall named("rmsprop_centered", model, at);
-  auto [moved, square, mean, velocity] = optim::detail::update_parameters(
-      at,
-      [&](const auto& x, Value p, Value g, Value v, Value m, Value b) {
-        const Value alpha = x.wide(config.alpha);
-        const Value slope = x(config.weight_decay) * p + g;
-        const Value next_v = x(alpha) * v + x(1.0 - alpha) * (slope * slope);
-        const Value next_m = x(alpha) * m + x(1.0 - alpha) * slope;
-        const Value variance = build::maximum(next_v - next_m * next_m, next_v.number(0));
-        const Value spread = build::apply<ops::SqrtOp>(variance) + x(config.epsilon);
-        const Value next_b = x(config.momentum) * b + slope / spread;
-        return std::tuple(p - x(config.learning_rate) * next_b, next_v, next_m, next_b);
-      },
-      model, gradients, state.square, state.mean, state.velocity);
-  return std::tuple(moved, optim::CenteredRmsPropState<optim::stored_t<Model>>{square, mean, velocity});
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/optim/adaptive/rprop.hpp
-
-#ifndef TESSERA_OPTIM_ADAPTIVE_RPROP_HPP
-#define TESSERA_OPTIM_ADAPTIVE_RPROP_HPP
-
-namespace tessera {
-
-namespace optim {
-
-/// Hyper-parameters of Rprop, with the defaults of torch.optim.Rprop. They are Scalars, so new values need no new plan.
-struct Rprop {
-  Scalar learning_rate = 1e-2;  ///< the size of the first step of each element
-  Scalar eta_minus = 0.5;       ///< factor of the step size if the sign of the gradient changed
-  Scalar eta_plus = 1.2;        ///< factor of the step size if the sign of the gradient did not change
-  Scalar min_step_size = 1e-6;
-  Scalar max_step_size = 50.0;
-};
-
-/// The last gradient and the size of the last step of each element, sharded like the parameter, and the number of past
-/// steps.
-template <class Model> struct RpropState {
-  Model gradient, size;
-  Scalar step;
-
-  static constexpr std::array field_names{"gradient", "size", "step"};
-};
-
-}  // namespace optim
-
-/// Inside a traced function: one step of resilient backpropagation, which uses the signs of gradients only: for
-/// gradients of a whole data set, not of batches. Returns (model, state).
-///
-///     s = s eta_plus where the gradient has the sign of the last one, s eta_minus and g = 0 where it changed
-///     p = p - sign(g) s
-/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
-/// model, gradients and state differ. Source: Riedmiller, Braun, ICNN 1993, as torch.optim.Rprop.
-template <class Model, optim::GradientsOf<Model> Gradients>
-constexpr auto rprop(const Model& model, const Gradients& gradients,
-                     const optim::RpropState<optim::stored_t<Model>>& state, const optim::Rprop& config = {},
-                     Here at = Here::current()) {
-  const optim::detail::OptimizerCall named("rprop", model, at);
-  const Scalar step = optim::detail::next_step("rprop", model, state.step, at);
-  auto [moved, last, size] = optim::detail::update_parameters(
-      at,
-      [&](const auto& x, Value p, Value g, Value before, Value s) {
-        const Value t = x.wide(step), zero = g.number(0), agreement = g * before;
-        const Value turned = build::less(agreement, zero);
-        const Value factor =
-            build::select(turned, x(config.eta_minus),
-                          build::select(build::greater(agreement, zero), x(config.eta_plus), agreement.number(1)));
-        const Value old = build::select(build::less(t.number(1), t), s, x(config.learning_rate));
-        const Value next_s = build::apply<ops::MinimumOp>(
-            build::apply<ops::MaximumOp>(old * factor, x(config.min_step_size)), x(config.max_step_size));
-        const Value used = build::select(turned, zero, g);
-        return std::tuple(p - build::apply<ops::SignOp>(used) * next_s, used, next_s);
-      },
-      model, gradients, state.gradient, state.size);
-  return std::tuple(moved, optim::RpropState<optim::stored_t<Model>>{last, size, step});
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/optim/asgd.hpp
-
-#ifndef TESSERA_OPTIM_ASGD_HPP
-#define TESSERA_OPTIM_ASGD_HPP
-
-namespace tessera {
-
-namespace optim {
-
-/// Hyper-parameters of averaged gradient descent, with the names and defaults of torch.optim.ASGD. They are Scalars, so
-/// a new learning rate needs no new plan.
-struct Asgd {
-  Scalar learning_rate = 1e-2;
-  Scalar lambda = 1e-4;       ///< decay of the parameters, and of the rate
-  Scalar alpha = 0.75;        ///< power of the decay of the rate
-  Scalar t0 = 1e6;            ///< the step at which the average begins
-  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
-};
-
-/// The average of the parameters since step `start`, sharded like them, and the number of past steps.
-template <class Model> struct AsgdState {
-  Model average;
-  Scalar step;
-
-  static constexpr std::array field_names{"average", "step"};
-};
-
-}  // namespace optim
-
-/// Inside a traced function: one step of averaged gradient descent. Returns (model, state). `state.average` is the
-/// model to evaluate; before step `start` it equals the parameters.
-///
-///     eta = rate / (1 + lambda rate (t - 1))^alpha,  p = p (1 - lambda eta) - eta (g + decay p)
-///     a = a + (p - a) / max(1, t - 1 - start)
-/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
-/// model, gradients and state differ. Source: Polyak, Juditsky, SIAM J. Control Optim. 30 (1992), as torch.optim.ASGD.
-template <class Model, optim::GradientsOf<Model> Gradients>
-constexpr auto asgd(const Model& model, const Gradients& gradients,
-                    const optim::AsgdState<optim::stored_t<Model>>& state, const optim::Asgd& config = {},
-                    Here at = Here::current()) {
-  const optim::detail::OptimizerCall named("asgd", model, at);
-  const Scalar step = optim::detail::next_step("asgd", model, state.step, at);
-  auto [moved, average] = optim::detail::update_parameters(
-      at,
-      [&](const auto& x, Value p, Value g, Value a) {
-        const Value past = x.wide(step) - 1.0, rate = x.wide(config.learning_rate), lambda = x.wide(config.lambda);
-        const Value eta = rate / build::apply<ops::PowOp>(lambda * rate * past + 1.0, x.wide(config.alpha));
-        const Value share = 1.0 / build::apply<ops::MaximumOp>(past - x.wide(config.t0), past.number(1));
-        const Value next = x(1.0 - lambda * eta) * p - x(eta) * x.decayed(config.weight_decay, g);
-        return std::tuple(next, a + x(share) * (next - a));
-      },
-      model, gradients, state.average);
-  return std::tuple(moved, optim::AsgdState<optim::stored_t<Model>>{average, step});
-}
-
-}  // namespace tessera
 
 #endif
 
@@ -60475,6 +59845,26 @@ constexpr Init while_loop(const Condition&, const Body&, const Init& init) {
 }
 
 }  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/gradients/tensor_norm.hpp
+
+#ifndef TESSERA_OPTIM_GRADIENTS_TENSOR_NORM_HPP
+#define TESSERA_OPTIM_GRADIENTS_TENSOR_NORM_HPP
+
+namespace tessera::optim::detail {
+
+/// The Euclidean norm of a tensor of a model, of each layer of a Stack separately, with dims of extent 1; in f32 or
+/// f64. `rank`: of one layer's tensor.
+constexpr Value tensor_norm(Value of, int rank) {
+  const Value v = of.dtype() == DType::f64 ? of : build::cast(of, DType::f32);
+  if (rank == 0) return build::apply<ops::AbsOp>(v);
+  const unsigned dims = ((1u << rank) - 1) << (v.rank() - rank);
+  return build::apply<ops::SqrtOp>(build::sum_of(v * v, dims, true));
+}
+
+}  // namespace tessera::optim::detail
 
 #endif
 
@@ -61145,65 +60535,6 @@ constexpr auto by_group(const Step& step, const Config& others, const Group<Conf
 
 #endif
 
-// ---- tessera/optim/lamb.hpp
-
-#ifndef TESSERA_OPTIM_LAMB_HPP
-#define TESSERA_OPTIM_LAMB_HPP
-
-namespace tessera {
-
-namespace optim {
-
-/// Hyper-parameters of LAMB, with the defaults of optax.lamb. They are Scalars, so a new learning rate needs no new
-/// plan.
-struct Lamb {
-  Scalar learning_rate = 1e-3;
-  Scalar beta1 = 0.9;
-  Scalar beta2 = 0.999;
-  Scalar epsilon = 1e-6;
-  Scalar weight_decay = 0.0;  ///< applies to tensors of rank 2 or more, not to biases and gains
-};
-
-}  // namespace optim
-
-/// Inside a traced function: one step of LAMB, Adam with a rate for each tensor. Returns (model, state); the state is
-/// that of AdamW.
-///
-///     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
-///     u = (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon) + decay p,  p = p - rate (|p| / |u|) u
-/// |p| / |u| is 1 if one of the norms is 0. Each layer of a Stack has separate norms. Communication: for a split
-/// parameter, an all_reduce of each norm. Errors: structure when model, gradients and state differ. Source: You et al.,
-/// 1904.00962, algorithm 2, as optax.lamb except for the tensors without decay.
-template <class Model, optim::GradientsOf<Model> Gradients>
-constexpr auto lamb(const Model& model, const Gradients& gradients,
-                    const optim::AdamWState<optim::stored_t<Model>>& state, const optim::Lamb& config = {},
-                    Here at = Here::current()) {
-  const optim::detail::OptimizerCall named("lamb", model, at);
-  const Scalar step = optim::detail::next_step("lamb", model, state.step, at);
-  auto [moved, mean, square] = optim::detail::update_parameters(
-      at,
-      [&](const auto& x, Value p, Value g, Value m, Value v) {
-        const Value beta1 = x.wide(config.beta1), beta2 = x.wide(config.beta2), count = x.wide(step);
-        const Value next_m = x.running_mean(beta1, m, g);
-        const Value next_v = x.running_mean(beta2, v, g * g);
-        const Value mean_hat = next_m * x(1.0 / (1.0 - build::apply<ops::PowOp>(beta1, count)));
-        const Value scale = x(build::apply<ops::RsqrtOp>(1.0 - build::apply<ops::PowOp>(beta2, count)));
-        const Value step_of = mean_hat / (build::apply<ops::SqrtOp>(next_v) * scale + x(config.epsilon));
-        const Value u = x.decays() ? step_of + x(config.weight_decay) * p : step_of;
-        const Value size = optim::detail::tensor_norm(p, x.rank), length = optim::detail::tensor_norm(u, x.rank);
-        const Value one = size.number(1.0), zero = size.number(0.0);
-        const Value ratio = build::select(build::greater(size, zero),
-                                          build::select(build::greater(length, zero), size / length, one), one);
-        return std::tuple(p - x(config.learning_rate) * (x(ratio) * u), next_m, next_v);
-      },
-      model, gradients, state.mean, state.square);
-  return std::tuple(moved, optim::AdamWState<optim::stored_t<Model>>{mean, square, step});
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/optim/layer_decay.hpp
 
 #ifndef TESSERA_OPTIM_LAYER_DECAY_HPP
@@ -61304,6 +60635,1103 @@ constexpr Model layer_decay(const Model& model, const Model& moved, const Scalar
 
 #endif
 
+// ---- tessera/optim/optimizer.hpp
+
+#ifndef TESSERA_OPTIM_OPTIMIZER_HPP
+#define TESSERA_OPTIM_OPTIMIZER_HPP
+
+namespace tessera::optim {
+
+/// What init_state(), optimizer_step() and train::train_step() know about the optimizer whose hyper-parameters are a
+/// `Config`. Each optimizer specialises it beside its function, and so can your own:
+///
+///     template <> struct ts::optim::Optimizer<SignSgd> {
+///       template <class Model> using State = SignSgdState<Model>;
+///       static constexpr auto step(const auto&... call) { return sign_sgd(call...); }
+///     };
+/// A state is a plain struct of models and Scalars. init_state() makes its models zeros, with the shapes and shardings
+/// of the parameters, and leaves the Scalars at the values of their initialisers. `step` is called with the model, the
+/// gradients, the state, the config and the user's line (a Here), and returns (model, state).
+///
+/// Where a model of the state has other shapes, a third member changes the shape and the spec of a parameter of a rank
+/// into those of its tensor in model `index` of the state:
+///
+///       static constexpr void lay_out(int index, int rank, Shape& shape, PartitionSpec& spec);
+template <class Config> struct Optimizer;
+
+/// The hyper-parameters of an optimizer: an AdamW, an Sgd, ...
+template <class Config>
+concept OptimizerConfig = requires { sizeof(Optimizer<Config>); };
+
+}  // namespace tessera::optim
+
+#endif
+
+// ---- tessera/optim/optimizer_step.hpp
+
+#ifndef TESSERA_OPTIM_OPTIMIZER_STEP_HPP
+#define TESSERA_OPTIM_OPTIMIZER_STEP_HPP
+
+namespace tessera::optim {
+
+/// The state of the optimizer that a `Config` selects, for a model.
+template <class State, class Config, class Model>
+concept OptimizerStateOf = std::is_same_v<State, typename Optimizer<Config>::template State<stored_t<Model>>>;
+
+/// Inside a traced function: one step of the optimizer that the type of `config` selects, as optimizer.step() of
+/// PyTorch, for code that works with any optimizer. Returns (model, state). An Sgd selects SGD with momentum. For your
+/// own optimizer, specialise optim::Optimizer. Errors and communication: those of the optimizer.
+///
+///     const auto [next, next_state] = ts::optim::optimizer_step(model, gradient, state, config);
+template <class Model, GradientsOf<Model> Gradients, class State, OptimizerConfig Config>
+  requires OptimizerStateOf<State, Config, Model>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const State& state, const Config& config,
+                              Here at = Here::current()) {
+  return Optimizer<Config>::step(model, gradients, state, config, at);
+}
+
+}  // namespace tessera::optim
+
+#endif
+
+// ---- tessera/optim/optimizer_call.hpp
+
+#ifndef TESSERA_OPTIM_OPTIMIZER_CALL_HPP
+#define TESSERA_OPTIM_OPTIMIZER_CALL_HPP
+
+namespace tessera::optim::detail {
+
+/// A call of an optimizer, whose operations have its name. Errors: `unsupported` for a model outside of a trace.
+class OptimizerCall {
+ public:
+  constexpr OptimizerCall(const char* optimizer, const auto& model, Here at) : named_(optimizer, model) {
+    require_traced(optimizer, "the optimizer", Source::from(at), model);
+  }
+
+ private:
+  tessera::detail::FunctionCall named_;
+};
+
+}  // namespace tessera::optim::detail
+
+#endif
+
+// ---- tessera/optim/adam/adamw.hpp
+
+#ifndef TESSERA_OPTIM_ADAM_ADAMW_HPP
+#define TESSERA_OPTIM_ADAM_ADAMW_HPP
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of AdamW. They are Scalars, so a new learning rate needs no new plan.
+struct AdamW {
+  Scalar learning_rate = 1e-3;
+  Scalar beta1 = 0.9;
+  Scalar beta2 = 0.999;
+  Scalar epsilon = 1e-8;
+  Scalar weight_decay = 0.01;  ///< decoupled; applies to tensors of rank 2 or more, not to biases and gains
+};
+
+/// Running means of the gradient and of its square, sharded like the parameters, and the number of past steps.
+template <class Model> struct AdamWState {
+  Model mean, square;
+  Scalar step = 0;
+
+  static constexpr std::array field_names{"mean", "square", "step"};
+};
+
+namespace detail {
+
+/// The scalars of one step, such as the bias corrections, computed once per step in double on the host.
+struct AdamWStep {
+  Value beta1, beta2, keep1, keep2, rate, inverse_root2, epsilon, decay, count;
+
+  constexpr AdamWStep(Value at, const AdamW& config, const Scalar& last) {
+    count = lower(at, last) + 1;
+    beta1 = lower(at, config.beta1);
+    beta2 = lower(at, config.beta2);
+    keep1 = 1.0 - beta1;
+    keep2 = 1.0 - beta2;
+    const Value learning_rate = lower(at, config.learning_rate);
+    rate = learning_rate / (1.0 - build::apply<ops::PowOp>(beta1, count));
+    inverse_root2 = build::apply<ops::RsqrtOp>(1.0 - build::apply<ops::PowOp>(beta2, count));
+    epsilon = lower(at, config.epsilon);
+    decay = 1.0 - learning_rate * lower(at, config.weight_decay);
+  }
+  /// The same scalars, converted to the element type of a parameter.
+  constexpr AdamWStep as(DType type) const {
+    AdamWStep made = *this;
+    for (Value* v : {&made.beta1, &made.beta2, &made.keep1, &made.keep2, &made.rate, &made.inverse_root2, &made.epsilon,
+                     &made.decay})
+      *v = build::cast(*v, type);
+    return made;
+  }
+  /// The next means of a gradient and of its square.
+  constexpr auto next_means(const Value& g, const Value& m, const Value& v) const {
+    return std::tuple(beta1 * m + keep1 * g, beta2 * v + keep2 * (g * g));
+  }
+  /// The next value of a parameter.
+  constexpr Value moved(const Updated& x, const Value& next_m, const Value& next_v) const {
+    const Value spread = build::apply<ops::SqrtOp>(next_v) * inverse_root2 + epsilon;
+    const Value kept = x.decays() ? decay * x.parameter : x.parameter;
+    return kept - rate * next_m / spread;
+  }
+};
+
+}  // namespace detail
+}  // namespace optim
+
+/// Inside a traced function: one step of AdamW. Returns (model, state).
+///
+///     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
+///     p = p (1 - rate decay) - rate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Loshchilov, Hutter, 1711.05101, with the decay multiplied by the learning
+/// rate, as in torch.optim.AdamW.
+///
+///     auto [next, next_state] = ts::adamw(model, gradients, state, config);
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto adamw(const Model& model, const Gradients& gradients,
+                     const optim::AdamWState<optim::stored_t<Model>>& state, const optim::AdamW& config = {},
+                     Here at = Here::current()) {
+  const optim::detail::OptimizerCall named("adamw", model, at);
+  const Growable<Value> any = optim::detail::parameters_of(model);
+  if (any.empty()) fail(errc::structure, "[adamw] model: the model has no floating-point tensor");
+  const optim::detail::AdamWStep step(any.front().at(Source::from(at)), config, state.step);
+  const optim::detail::AdamWStep of[] = {step.as(DType::f32), step.as(DType::f64)};
+  auto [moved, mean, square] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value m, Value v) {
+        const DType type = p.dtype();
+        const optim::detail::AdamWStep s = is_half(type) ? step.as(type) : of[type == DType::f64];
+        const auto [next_m, next_v] = s.next_means(g, m, v);
+        return std::tuple(s.moved(x, next_m, next_v), next_m, next_v);
+      },
+      model, gradients, state.mean, state.square);
+  return std::tuple(moved, optim::AdamWState<optim::stored_t<Model>>{mean, square, Scalar(step.count)});
+}
+
+namespace optim {
+
+template <> struct Optimizer<AdamW> {
+  template <class Model> using State = AdamWState<Model>;
+  static constexpr auto step(const auto&... call) { return adamw(call...); }
+};
+
+}  // namespace optim
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/adam/adam.hpp
+
+#ifndef TESSERA_OPTIM_ADAM_ADAM_HPP
+#define TESSERA_OPTIM_ADAM_ADAM_HPP
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of Adam, with the defaults of torch.optim.Adam. They are Scalars, so a new learning rate needs no
+/// new plan.
+struct Adam {
+  Scalar learning_rate = 1e-3;
+  Scalar beta1 = 0.9;
+  Scalar beta2 = 0.999;
+  Scalar epsilon = 1e-8;
+  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient, of every tensor
+};
+
+}  // namespace optim
+
+/// Inside a traced function: one step of Adam, which is AdamW with the gradient g + decay p and no decoupled decay.
+/// Returns (model, state). The state is that of AdamW. Communication, errors: as adamw. Source: Kingma, Ba, 1412.6980.
+///
+///     auto [next, next_state] = ts::adam(model, gradients, state, config);
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto adam(const Model& model, const Gradients& gradients,
+                    const optim::AdamWState<optim::stored_t<Model>>& state, const optim::Adam& config = {},
+                    Here at = Here::current()) {
+  const optim::detail::OptimizerCall named("adam", model, at);
+  const Model coupled = std::get<0>(optim::detail::map_parameters(
+      at, [&](const auto& x, Value, Value g) { return std::tuple(x.decayed(config.weight_decay, g)); }, model,
+      gradients));
+  const optim::AdamW plain{config.learning_rate, config.beta1, config.beta2, config.epsilon, 0.0};
+  return adamw(model, coupled, state, plain, at);
+}
+
+namespace optim {
+
+template <> struct Optimizer<Adam> {
+  template <class Model> using State = AdamWState<Model>;
+  static constexpr auto step(const auto&... call) { return adam(call...); }
+};
+
+}  // namespace optim
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/adam/adamax.hpp
+
+#ifndef TESSERA_OPTIM_ADAM_ADAMAX_HPP
+#define TESSERA_OPTIM_ADAM_ADAMAX_HPP
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of Adamax, with the defaults of torch.optim.Adamax. They are Scalars, so a new learning rate needs
+/// no new plan.
+struct Adamax {
+  Scalar learning_rate = 2e-3;
+  Scalar beta1 = 0.9;
+  Scalar beta2 = 0.999;
+  Scalar epsilon = 1e-8;
+  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
+};
+
+/// The running mean and the decaying maximum of each gradient, sharded like the parameter, and the number of past
+/// steps.
+template <class Model> struct AdamaxState {
+  Model mean, largest;
+  Scalar step = 0;
+
+  static constexpr std::array field_names{"mean", "largest", "step"};
+};
+
+}  // namespace optim
+
+/// Inside a traced function: one step of Adamax, Adam with the infinity norm. Returns (model, state).
+///
+///     g = g + decay p,  m = b1 m + (1 - b1) g,  u = max(b2 u, |g| + epsilon),  p = p - rate / (1 - b1^t) m / u
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Kingma, Ba, 1412.6980, section 7.1, as torch.optim.Adamax.
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto adamax(const Model& model, const Gradients& gradients,
+                      const optim::AdamaxState<optim::stored_t<Model>>& state, const optim::Adamax& config = {},
+                      Here at = Here::current()) {
+  const optim::detail::OptimizerCall named("adamax", model, at);
+  const Scalar step = optim::detail::next_step("adamax", model, state.step, at);
+  auto [moved, mean, largest] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value m, Value u) {
+        const Value beta1 = x.wide(config.beta1);
+        const Value slope = x.decayed(config.weight_decay, g);
+        const Value next_m = x.running_mean(beta1, m, slope);
+        const Value next_u =
+            build::apply<ops::MaximumOp>(x(config.beta2) * u, build::apply<ops::AbsOp>(slope) + x(config.epsilon));
+        const Value rate = x.wide(config.learning_rate) / (1.0 - build::apply<ops::PowOp>(beta1, x.wide(step)));
+        return std::tuple(p - x(rate) * (next_m / next_u), next_m, next_u);
+      },
+      model, gradients, state.mean, state.largest);
+  return std::tuple(moved, optim::AdamaxState<optim::stored_t<Model>>{mean, largest, step});
+}
+
+namespace optim {
+
+template <> struct Optimizer<Adamax> {
+  template <class Model> using State = AdamaxState<Model>;
+  static constexpr auto step(const auto&... call) { return adamax(call...); }
+};
+
+}  // namespace optim
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/adam/amsgrad.hpp
+
+#ifndef TESSERA_OPTIM_ADAM_AMSGRAD_HPP
+#define TESSERA_OPTIM_ADAM_AMSGRAD_HPP
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of AMSGrad, those of AdamW. They are Scalars, so a new learning rate needs no new plan.
+struct AmsGrad {
+  Scalar learning_rate = 1e-3;
+  Scalar beta1 = 0.9;
+  Scalar beta2 = 0.999;
+  Scalar epsilon = 1e-8;
+  Scalar weight_decay = 0.01;  ///< decoupled; applies to tensors of rank 2 or more, not to biases and gains
+};
+
+/// The state of AdamW, and the largest mean of squares so far.
+template <class Model> struct AmsGradState {
+  Model mean, square, largest;
+  Scalar step = 0;
+
+  static constexpr std::array field_names{"mean", "square", "largest", "step"};
+};
+
+}  // namespace optim
+
+/// Inside a traced function: one step of AMSGrad, AdamW divided by the largest mean of squares so far. Returns (model,
+/// state).
+///
+///     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,  w = max(w, v)
+///     p = p (1 - rate decay) - rate (m / (1 - b1^t)) / (sqrt(w / (1 - b2^t)) + epsilon)
+/// Communication, errors: as adamw. Source: Reddi, Kale, Kumar, ICLR 2018, as torch.optim.AdamW with amsgrad=True.
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto amsgrad(const Model& model, const Gradients& gradients,
+                       const optim::AmsGradState<optim::stored_t<Model>>& state, const optim::AmsGrad& config = {},
+                       Here at = Here::current()) {
+  const optim::detail::OptimizerCall named("amsgrad", model, at);
+  const Growable<Value> any = optim::detail::parameters_of(model);
+  if (any.empty()) fail(errc::structure, "[amsgrad] model: the model has no floating-point tensor");
+  const optim::AdamW as_adamw{config.learning_rate, config.beta1, config.beta2, config.epsilon, config.weight_decay};
+  const optim::detail::AdamWStep step(any.front().at(Source::from(at)), as_adamw, state.step);
+  auto [moved, mean, square, largest] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value m, Value v, Value w) {
+        const optim::detail::AdamWStep s = step.as(p.dtype());
+        const auto [next_m, next_v] = s.next_means(g, m, v);
+        const Value next_w = build::apply<ops::MaximumOp>(w, next_v);
+        return std::tuple(s.moved(x, next_m, next_w), next_m, next_v, next_w);
+      },
+      model, gradients, state.mean, state.square, state.largest);
+  return std::tuple(moved, optim::AmsGradState<optim::stored_t<Model>>{mean, square, largest, Scalar(step.count)});
+}
+
+namespace optim {
+
+template <> struct Optimizer<AmsGrad> {
+  template <class Model> using State = AmsGradState<Model>;
+  static constexpr auto step(const auto&... call) { return amsgrad(call...); }
+};
+
+}  // namespace optim
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/adam/nadam.hpp
+
+#ifndef TESSERA_OPTIM_ADAM_NADAM_HPP
+#define TESSERA_OPTIM_ADAM_NADAM_HPP
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of NAdam, with the defaults of torch.optim.NAdam. They are Scalars, so a new learning rate needs no
+/// new plan.
+struct NAdam {
+  Scalar learning_rate = 2e-3;
+  Scalar beta1 = 0.9;
+  Scalar beta2 = 0.999;
+  Scalar epsilon = 1e-8;
+  Scalar weight_decay = 0.0;      ///< coupled: added to the gradient
+  Scalar momentum_decay = 0.004;  ///< how fast the momentum rises from near beta1 / 2 to beta1
+};
+
+/// The state of AdamW, and the product of the momentums of all past steps, which is 1 before the first.
+template <class Model> struct NAdamState {
+  Model mean, square;
+  Scalar step = 0, product = 1;
+
+  static constexpr std::array field_names{"mean", "square", "step", "product"};
+};
+
+}  // namespace optim
+
+/// Inside a traced function: one step of NAdam, Adam with Nesterov's momentum. Returns (model, state).
+///
+///     u(t) = b1 (1 - 0.96^(t momentum_decay) / 2),  product = product u(t)
+///     g = g + decay p,  m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
+///     n = u(t + 1) m / (1 - product u(t + 1)) + (1 - u(t)) g / (1 - product)
+///     p = p - rate n / (sqrt(v / (1 - b2^t)) + epsilon)
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Dozat, ICLR workshop 2016, as torch.optim.NAdam.
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto nadam(const Model& model, const Gradients& gradients,
+                     const optim::NAdamState<optim::stored_t<Model>>& state, const optim::NAdam& config = {},
+                     Here at = Here::current()) {
+  const optim::detail::OptimizerCall named("nadam", model, at);
+  const Scalar step = optim::detail::next_step("nadam", model, state.step, at);
+  const Value root = optim::detail::parameters_of(model).front().at(Source::from(at));
+  const Value t = lower(root, step), beta1 = lower(root, config.beta1), beta2 = lower(root, config.beta2);
+  const auto momentum = [&](const Value& of) {
+    const Value exponent = of * lower(root, config.momentum_decay);
+    return beta1 * (1.0 - build::apply<ops::PowOp>(exponent.number(0.96), exponent) * 0.5);
+  };
+  const Value now = momentum(t), next = momentum(t + 1.0), product = lower(root, state.product) * now;
+  const Value of_mean = next / (1.0 - product * next), of_gradient = (1.0 - now) / (1.0 - product);
+  const Value inverse_root = build::apply<ops::RsqrtOp>(1.0 - build::apply<ops::PowOp>(beta2, t));
+  auto [moved, mean, square] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value m, Value v) {
+        const Value slope = x.decayed(config.weight_decay, g);
+        const Value next_m = x.running_mean(beta1, m, slope);
+        const Value next_v = x.running_mean(beta2, v, slope * slope);
+        const Value ahead = x(of_mean) * next_m + x(of_gradient) * slope;
+        const Value spread = build::apply<ops::SqrtOp>(next_v) * x(inverse_root) + x(config.epsilon);
+        return std::tuple(p - x(config.learning_rate) * (ahead / spread), next_m, next_v);
+      },
+      model, gradients, state.mean, state.square);
+  return std::tuple(moved, optim::NAdamState<optim::stored_t<Model>>{mean, square, step, Scalar(product)});
+}
+
+namespace optim {
+
+template <> struct Optimizer<NAdam> {
+  template <class Model> using State = NAdamState<Model>;
+  static constexpr auto step(const auto&... call) { return nadam(call...); }
+};
+
+}  // namespace optim
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/adam/radam.hpp
+
+#ifndef TESSERA_OPTIM_ADAM_RADAM_HPP
+#define TESSERA_OPTIM_ADAM_RADAM_HPP
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of RAdam, with the defaults of torch.optim.RAdam. They are Scalars, so a new learning rate needs no
+/// new plan.
+struct RAdam {
+  Scalar learning_rate = 1e-3;
+  Scalar beta1 = 0.9;
+  Scalar beta2 = 0.999;
+  Scalar epsilon = 1e-8;
+  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
+};
+
+}  // namespace optim
+
+/// Inside a traced function: one step of RAdam, Adam whose rate is rectified while few squares are known. Returns
+/// (model, state). The state is that of AdamW.
+///
+///     g = g + decay p,  m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,  n = m / (1 - b1^t)
+///     most = 2 / (1 - b2) - 1,  length = most - 2 t b2^t / (1 - b2^t)
+///     r = sqrt((length - 4) (length - 2) most / ((most - 4) (most - 2) length))
+///     p = p - rate n r sqrt(1 - b2^t) / (sqrt(v) + epsilon)  if length is above 5, otherwise p = p - rate n
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Liu et al., 1908.03265, as torch.optim.RAdam.
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto radam(const Model& model, const Gradients& gradients,
+                     const optim::AdamWState<optim::stored_t<Model>>& state, const optim::RAdam& config = {},
+                     Here at = Here::current()) {
+  const optim::detail::OptimizerCall named("radam", model, at);
+  const Scalar step = optim::detail::next_step("radam", model, state.step, at);
+  const Value root = optim::detail::parameters_of(model).front().at(Source::from(at));
+  const Value t = lower(root, step), beta1 = lower(root, config.beta1), beta2 = lower(root, config.beta2);
+  const Value rate = lower(root, config.learning_rate) / (1.0 - build::apply<ops::PowOp>(beta1, t));
+  const Value power = build::apply<ops::PowOp>(beta2, t), rest = 1.0 - power;
+  const Value most = 2.0 / (1.0 - beta2) - 1.0, length = most - t * power * 2.0 / rest;
+  const Value is_long = build::greater(length, length.number(5));
+  // For a short length the square root would be NaN.
+  const Value part = (length - 4.0) * (length - 2.0) * most / ((most - 4.0) * (most - 2.0) * length) * rest;
+  const Value scale = build::apply<ops::SqrtOp>(build::select(is_long, part, part.number(0)));
+  const Value flag = build::select(is_long, part.number(1), part.number(0));
+  auto [moved, mean, square] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value m, Value v) {
+        const Value slope = x.decayed(config.weight_decay, g);
+        const Value next_m = x.running_mean(beta1, m, slope);
+        const Value next_v = x.running_mean(beta2, v, slope * slope);
+        const Value rectified = x(scale) / (build::apply<ops::SqrtOp>(next_v) + x(config.epsilon));
+        const Value factor = build::select(build::greater(x(flag), p.number(0)), rectified, p.number(1));
+        return std::tuple(p - x(rate) * (next_m * factor), next_m, next_v);
+      },
+      model, gradients, state.mean, state.square);
+  return std::tuple(moved, optim::AdamWState<optim::stored_t<Model>>{mean, square, step});
+}
+
+namespace optim {
+
+template <> struct Optimizer<RAdam> {
+  template <class Model> using State = AdamWState<Model>;
+  static constexpr auto step(const auto&... call) { return radam(call...); }
+};
+
+}  // namespace optim
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/adaptive/adadelta.hpp
+
+#ifndef TESSERA_OPTIM_ADAPTIVE_ADADELTA_HPP
+#define TESSERA_OPTIM_ADAPTIVE_ADADELTA_HPP
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of Adadelta, with the defaults of torch.optim.Adadelta. They are Scalars, so a new learning rate
+/// needs no new plan.
+struct Adadelta {
+  Scalar learning_rate = 1.0;
+  Scalar rho = 0.9;  ///< decay of both running means
+  Scalar epsilon = 1e-6;
+  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
+};
+
+/// Running means of the squares of each gradient and of each change, sharded like the parameter.
+template <class Model> struct AdadeltaState {
+  Model square, change;
+
+  static constexpr std::array field_names{"square", "change"};
+};
+
+}  // namespace optim
+
+/// Inside a traced function: one step of Adadelta. Returns (model, state).
+///
+///     g = g + decay p,  v = rho v + (1 - rho) g^2,  d = g sqrt(u + epsilon) / sqrt(v + epsilon)
+///     u = rho u + (1 - rho) d^2,  p = p - rate d
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Zeiler, 1212.5701, as torch.optim.Adadelta.
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto adadelta(const Model& model, const Gradients& gradients,
+                        const optim::AdadeltaState<optim::stored_t<Model>>& state, const optim::Adadelta& config = {},
+                        Here at = Here::current()) {
+  const optim::detail::OptimizerCall named("adadelta", model, at);
+  auto [moved, square, change] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value v, Value u) {
+        const Value rho = x(config.rho), fresh = x(1.0 - x.wide(config.rho)), epsilon = x(config.epsilon);
+        const Value slope = x.decayed(config.weight_decay, g);
+        const Value next_v = rho * v + fresh * (slope * slope);
+        const Value ratio = build::apply<ops::SqrtOp>(u + epsilon) / build::apply<ops::SqrtOp>(next_v + epsilon);
+        const Value delta = ratio * slope;
+        return std::tuple(p - x(config.learning_rate) * delta, next_v, rho * u + fresh * (delta * delta));
+      },
+      model, gradients, state.square, state.change);
+  return std::tuple(moved, optim::AdadeltaState<optim::stored_t<Model>>{square, change});
+}
+
+namespace optim {
+
+template <> struct Optimizer<Adadelta> {
+  template <class Model> using State = AdadeltaState<Model>;
+  static constexpr auto step(const auto&... call) { return adadelta(call...); }
+};
+
+}  // namespace optim
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/adaptive/adafactor.hpp
+
+#ifndef TESSERA_OPTIM_ADAPTIVE_ADAFACTOR_HPP
+#define TESSERA_OPTIM_ADAPTIVE_ADAFACTOR_HPP
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of Adafactor, with the defaults of torch.optim.Adafactor for float32. They are Scalars, so a new
+/// learning rate needs no new plan.
+struct Adafactor {
+  Scalar learning_rate = 1e-2;  ///< the largest rate relative to the size of a parameter
+  Scalar beta2_decay = -0.8;    ///< the mean of squares forgets with t^beta2_decay
+  Scalar epsilon1 = 0x1p-23;    ///< the least mean of squares, squared; PyTorch: that of the element type
+  Scalar epsilon2 = 1e-3;       ///< the least size of a parameter
+  Scalar clip_threshold = 1.0;  ///< d: the largest root mean square of an update, before the rate
+  Scalar weight_decay = 0.0;    ///< decoupled; applies to tensors of rank 2 or more, not to biases and gains
+};
+
+/// Running means of the squares of a gradient. For a matrix [.., n, m] these are the means along its rows [.., n, 1]
+/// and along its columns [.., 1, m], so n + m elements are stored instead of n m. For a tensor of rank 0 or 1, `row`
+/// has all means, and `column` is a zero of extents 1.
+template <class Model> struct AdafactorState {
+  Model row, column;
+  Scalar step = 0;
+
+  static constexpr std::array field_names{"row", "column", "step"};
+};
+
+namespace detail {
+
+/// The mean of the squares along some dims, with keepdims.
+constexpr Value mean_of_squares(Value v, unsigned dims) {
+  return build::sum_of(v * v, dims, true) / build::cast(build::element_count(v, dims), v.dtype());
+}
+/// The root of the mean square of a parameter, of each layer of a Stack separately.
+constexpr Value root_mean_square(const Updated& x, Value v) {
+  const unsigned dims = ((1u << x.rank) - 1) << (v.rank() - x.rank);
+  const Value norm = tensor_norm(v, x.rank);
+  if (x.rank == 0) return norm;
+  return norm * build::apply<ops::RsqrtOp>(build::cast(build::element_count(v, dims), norm.dtype()));
+}
+
+}  // namespace detail
+}  // namespace optim
+
+/// Inside a traced function: one step of Adafactor, whose state for a matrix is a row and a column. Returns (model,
+/// state).
+///
+///     w = t^beta2_decay,  r = (1 - w) r + w mean(g^2 along rows),  c likewise along columns
+///     v = r c / mean(r),  u = g / sqrt(v),  u = u / max(1, rms(u) / d)
+///     p = p (1 - rate decay) - max(epsilon2, rms(p)) min(rate, 1 / sqrt(t)) u
+/// In tensors of rank 3 or more the last two dims are factored. Each layer of a Stack has separate means and sizes.
+/// Communication: for a split parameter, all_reduces of its means and of the two sizes. Errors: structure when model,
+/// gradients and state differ; unsupported for a tensor of a Stack whose last dim is split, as the norms of lamb.
+/// Source: Shazeer, Stern, 1804.04235, as torch.optim.Adafactor except for the tensors without decay.
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto adafactor(const Model& model, const Gradients& gradients,
+                         const optim::AdafactorState<optim::stored_t<Model>>& state,
+                         const optim::Adafactor& config = {}, Here at = Here::current()) {
+  const optim::detail::OptimizerCall named("adafactor", model, at);
+  const Scalar step = optim::detail::next_step("adafactor", model, state.step, at);
+  auto [moved, row, column] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value r, Value c) {
+        const Value count = x.wide(step), weight = build::apply<ops::PowOp>(count, x.wide(config.beta2_decay));
+        const Value in = x(weight), kept = x(1.0 - weight), least = x(config.epsilon1);
+        const auto averaged = [&](Value old, Value now) { return kept * old + in * now; };
+        Value next_r = averaged(r, g * g), next_c = c, square = next_r;
+        if (x.rank >= 2) {
+          const unsigned last = 1u << (g.rank() - 1), before = last >> 1;
+          next_r = averaged(r, optim::detail::mean_of_squares(g, last));
+          next_c = averaged(c, optim::detail::mean_of_squares(g, before));
+          // Only dims of static extent 1 are broadcast: a sum over an extent that is 1 when it runs makes such a dim.
+          const Value rows = build::sum_of(next_r, last, true), columns = build::sum_of(next_c, before, true);
+          const Value mean =
+              build::sum_of(rows, before, true) / build::cast(build::element_count(g, before), g.dtype());
+          square = rows * columns / build::apply<ops::MaximumOp>(mean, least);
+        }
+        const Value u = g * build::apply<ops::RsqrtOp>(build::apply<ops::MaximumOp>(square, least * least));
+        const Value length = optim::detail::root_mean_square(x, u), size = optim::detail::root_mean_square(x, p);
+        const auto wide = [&](const Scalar& of) { return build::cast(x.wide(of), length.dtype()); };
+        const Value clip = build::apply<ops::MaximumOp>(length / wide(config.clip_threshold), length.number(1.0));
+        const Value limit =
+            build::apply<ops::MinimumOp>(x.wide(config.learning_rate), build::apply<ops::RsqrtOp>(count));
+        const Value rate = build::apply<ops::MaximumOp>(size, wide(config.epsilon2)) * build::cast(limit, size.dtype());
+        const Value decayed = x.decays() ? x(1.0 - x.wide(config.learning_rate) * x.wide(config.weight_decay)) * p : p;
+        return std::tuple(decayed - x(rate / clip) * u, next_r, next_c);
+      },
+      model, gradients, state.row, state.column);
+  return std::tuple(moved, optim::AdafactorState<optim::stored_t<Model>>{row, column, step});
+}
+
+namespace optim {
+
+template <> struct Optimizer<Adafactor> {
+  template <class Model> using State = AdafactorState<Model>;
+  static constexpr auto step(const auto&... call) { return adafactor(call...); }
+  /// Of the mean along one of the two last dims, this dim has extent 1 and is not split. Tensors with fewer dims have
+  /// all means in the first model, and extents of 1 in the second.
+  static constexpr void lay_out(int index, int rank, Shape& shape, PartitionSpec& spec) {
+    while (spec.entries.size() < shape.size()) spec.entries.push_back(SpecEntry());
+    for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+      const bool mean = rank >= 2 ? dim + (index == 0 ? 1 : 2) == shape.size() : index == 1;
+      if (mean) shape[dim] = 1, spec.entries[dim] = SpecEntry();
+    }
+  }
+};
+
+}  // namespace optim
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/adaptive/adagrad.hpp
+
+#ifndef TESSERA_OPTIM_ADAPTIVE_ADAGRAD_HPP
+#define TESSERA_OPTIM_ADAPTIVE_ADAGRAD_HPP
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of Adagrad, with the defaults of torch.optim.Adagrad. They are Scalars, so a new learning rate
+/// needs no new plan.
+struct Adagrad {
+  Scalar learning_rate = 1e-2;
+  Scalar epsilon = 1e-10;
+  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
+};
+
+/// The sum of the squares of all past gradients of each parameter, sharded like the parameter.
+template <class Model> struct AdagradState {
+  Model sum;
+
+  static constexpr std::array field_names{"sum"};
+};
+
+}  // namespace optim
+
+/// Inside a traced function: one step of Adagrad. Returns (model, state).
+///
+///     g = g + decay p,  s = s + g^2,  p = p - rate g / (sqrt(s) + epsilon)
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Duchi, Hazan, Singer, JMLR 12 (2011), as torch.optim.Adagrad.
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto adagrad(const Model& model, const Gradients& gradients,
+                       const optim::AdagradState<optim::stored_t<Model>>& state, const optim::Adagrad& config = {},
+                       Here at = Here::current()) {
+  const optim::detail::OptimizerCall named("adagrad", model, at);
+  auto [moved, sum] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value s) {
+        const Value slope = x.decayed(config.weight_decay, g);
+        const Value next = s + slope * slope;
+        const Value spread = build::apply<ops::SqrtOp>(next) + x(config.epsilon);
+        return std::tuple(p - x(config.learning_rate) * slope / spread, next);
+      },
+      model, gradients, state.sum);
+  return std::tuple(moved, optim::AdagradState<optim::stored_t<Model>>{sum});
+}
+
+namespace optim {
+
+template <> struct Optimizer<Adagrad> {
+  template <class Model> using State = AdagradState<Model>;
+  static constexpr auto step(const auto&... call) { return adagrad(call...); }
+};
+
+}  // namespace optim
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/adaptive/rmsprop.hpp
+
+#ifndef TESSERA_OPTIM_ADAPTIVE_RMSPROP_HPP
+#define TESSERA_OPTIM_ADAPTIVE_RMSPROP_HPP
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of RMSprop, with the defaults of torch.optim.RMSprop. They are Scalars, so a new learning rate
+/// needs no new plan.
+struct RmsProp {
+  Scalar learning_rate = 1e-2;
+  Scalar alpha = 0.99;  ///< decay of the running mean of squares
+  Scalar epsilon = 1e-8;
+  Scalar momentum = 0.0;
+  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
+};
+
+/// The running mean of the square of each gradient, and the velocity, sharded like the parameter.
+template <class Model> struct RmsPropState {
+  Model square, velocity;
+
+  static constexpr std::array field_names{"square", "velocity"};
+};
+
+/// Hyper-parameters of ts::rmsprop_centered: those of RmsProp.
+struct CenteredRmsProp {
+  Scalar learning_rate = 1e-2;
+  Scalar alpha = 0.99;  ///< decay of the running means
+  Scalar epsilon = 1e-8;
+  Scalar momentum = 0.0;
+  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
+};
+
+/// The state of RMSprop, and the running mean of each gradient.
+template <class Model> struct CenteredRmsPropState {
+  Model square, mean, velocity;
+
+  static constexpr std::array field_names{"square", "mean", "velocity"};
+};
+
+}  // namespace optim
+
+/// Inside a traced function: one step of RMSprop. Returns (model, state).
+///
+///     g = g + decay p,  v = alpha v + (1 - alpha) g^2
+///     b = momentum b + g / (sqrt(v) + epsilon),  p = p - rate b
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: torch.optim.RMSprop, not centered; Hinton, lecture 6e of "Neural Networks
+/// for Machine Learning", 2012.
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto rmsprop(const Model& model, const Gradients& gradients,
+                       const optim::RmsPropState<optim::stored_t<Model>>& state, const optim::RmsProp& config = {},
+                       Here at = Here::current()) {
+  const optim::detail::OptimizerCall named("rmsprop", model, at);
+  auto [moved, square, velocity] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value v, Value b) {
+        const Value alpha = x.wide(config.alpha);
+        const Value slope = x.decayed(config.weight_decay, g);
+        const Value next_v = x.running_mean(alpha, v, slope * slope);
+        const Value spread = build::apply<ops::SqrtOp>(next_v) + x(config.epsilon);
+        const Value next_b = x(config.momentum) * b + slope / spread;
+        return std::tuple(p - x(config.learning_rate) * next_b, next_v, next_b);
+      },
+      model, gradients, state.square, state.velocity);
+  return std::tuple(moved, optim::RmsPropState<optim::stored_t<Model>>{square, velocity});
+}
+
+/// Inside a traced function: one step of RMSprop whose divisor is the deviation of each gradient. Returns (model,
+/// state).
+///
+///     g = g + decay p,  v = alpha v + (1 - alpha) g^2,  m = alpha m + (1 - alpha) g
+///     b = momentum b + g / (sqrt(max(v - m^2, 0)) + epsilon),  p = p - rate b
+/// Communication and errors: as rmsprop. Source: torch.optim.RMSprop(centered=True), where a variance that rounding
+/// makes negative gives NaN; Graves, 1308.0850.
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto rmsprop_centered(const Model& model, const Gradients& gradients,
+                                const optim::CenteredRmsPropState<optim::stored_t<Model>>& state,
+                                const optim::CenteredRmsProp& config = {}, Here at = Here::current()) {
+  const optim::detail::OptimizerCall named("rmsprop_centered", model, at);
+  auto [moved, square, mean, velocity] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value v, Value m, Value b) {
+        const Value alpha = x.wide(config.alpha);
+        const Value slope = x(config.weight_decay) * p + g;
+        const Value next_v = x(alpha) * v + x(1.0 - alpha) * (slope * slope);
+        const Value next_m = x(alpha) * m + x(1.0 - alpha) * slope;
+        const Value variance = build::maximum(next_v - next_m * next_m, next_v.number(0));
+        const Value spread = build::apply<ops::SqrtOp>(variance) + x(config.epsilon);
+        const Value next_b = x(config.momentum) * b + slope / spread;
+        return std::tuple(p - x(config.learning_rate) * next_b, next_v, next_m, next_b);
+      },
+      model, gradients, state.square, state.mean, state.velocity);
+  return std::tuple(moved, optim::CenteredRmsPropState<optim::stored_t<Model>>{square, mean, velocity});
+}
+
+namespace optim {
+
+template <> struct Optimizer<RmsProp> {
+  template <class Model> using State = RmsPropState<Model>;
+  static constexpr auto step(const auto&... call) { return rmsprop(call...); }
+};
+template <> struct Optimizer<CenteredRmsProp> {
+  template <class Model> using State = CenteredRmsPropState<Model>;
+  static constexpr auto step(const auto&... call) { return rmsprop_centered(call...); }
+};
+
+}  // namespace optim
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/adaptive/rprop.hpp
+
+#ifndef TESSERA_OPTIM_ADAPTIVE_RPROP_HPP
+#define TESSERA_OPTIM_ADAPTIVE_RPROP_HPP
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of Rprop, with the defaults of torch.optim.Rprop. They are Scalars, so new values need no new plan.
+struct Rprop {
+  Scalar learning_rate = 1e-2;  ///< the size of the first step of each element
+  Scalar eta_minus = 0.5;       ///< factor of the step size if the sign of the gradient changed
+  Scalar eta_plus = 1.2;        ///< factor of the step size if the sign of the gradient did not change
+  Scalar min_step_size = 1e-6;
+  Scalar max_step_size = 50.0;
+};
+
+/// The last gradient and the size of the last step of each element, sharded like the parameter, and the number of past
+/// steps.
+template <class Model> struct RpropState {
+  Model gradient, size;
+  Scalar step = 0;
+
+  static constexpr std::array field_names{"gradient", "size", "step"};
+};
+
+}  // namespace optim
+
+/// Inside a traced function: one step of resilient backpropagation, which uses the signs of gradients only: for
+/// gradients of a whole data set, not of batches. Returns (model, state).
+///
+///     s = s eta_plus where the gradient has the sign of the last one, s eta_minus and g = 0 where it changed
+///     p = p - sign(g) s
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Riedmiller, Braun, ICNN 1993, as torch.optim.Rprop.
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto rprop(const Model& model, const Gradients& gradients,
+                     const optim::RpropState<optim::stored_t<Model>>& state, const optim::Rprop& config = {},
+                     Here at = Here::current()) {
+  const optim::detail::OptimizerCall named("rprop", model, at);
+  const Scalar step = optim::detail::next_step("rprop", model, state.step, at);
+  auto [moved, last, size] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value before, Value s) {
+        const Value t = x.wide(step), zero = g.number(0), agreement = g * before;
+        const Value turned = build::less(agreement, zero);
+        const Value factor =
+            build::select(turned, x(config.eta_minus),
+                          build::select(build::greater(agreement, zero), x(config.eta_plus), agreement.number(1)));
+        const Value old = build::select(build::less(t.number(1), t), s, x(config.learning_rate));
+        const Value next_s = build::apply<ops::MinimumOp>(
+            build::apply<ops::MaximumOp>(old * factor, x(config.min_step_size)), x(config.max_step_size));
+        const Value used = build::select(turned, zero, g);
+        return std::tuple(p - build::apply<ops::SignOp>(used) * next_s, used, next_s);
+      },
+      model, gradients, state.gradient, state.size);
+  return std::tuple(moved, optim::RpropState<optim::stored_t<Model>>{last, size, step});
+}
+
+namespace optim {
+
+template <> struct Optimizer<Rprop> {
+  template <class Model> using State = RpropState<Model>;
+  static constexpr auto step(const auto&... call) { return rprop(call...); }
+};
+
+}  // namespace optim
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/asgd.hpp
+
+#ifndef TESSERA_OPTIM_ASGD_HPP
+#define TESSERA_OPTIM_ASGD_HPP
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of averaged gradient descent, with the names and defaults of torch.optim.ASGD. They are Scalars, so
+/// a new learning rate needs no new plan.
+struct Asgd {
+  Scalar learning_rate = 1e-2;
+  Scalar lambda = 1e-4;       ///< decay of the parameters, and of the rate
+  Scalar alpha = 0.75;        ///< power of the decay of the rate
+  Scalar t0 = 1e6;            ///< the step at which the average begins
+  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
+};
+
+/// The average of the parameters since step `start`, sharded like them, and the number of past steps.
+template <class Model> struct AsgdState {
+  Model average;
+  Scalar step = 0;
+
+  static constexpr std::array field_names{"average", "step"};
+};
+
+}  // namespace optim
+
+/// Inside a traced function: one step of averaged gradient descent. Returns (model, state). `state.average` is the
+/// model to evaluate; before step `start` it equals the parameters.
+///
+///     eta = rate / (1 + lambda rate (t - 1))^alpha,  p = p (1 - lambda eta) - eta (g + decay p)
+///     a = a + (p - a) / max(1, t - 1 - start)
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Polyak, Juditsky, SIAM J. Control Optim. 30 (1992), as torch.optim.ASGD.
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto asgd(const Model& model, const Gradients& gradients,
+                    const optim::AsgdState<optim::stored_t<Model>>& state, const optim::Asgd& config = {},
+                    Here at = Here::current()) {
+  const optim::detail::OptimizerCall named("asgd", model, at);
+  const Scalar step = optim::detail::next_step("asgd", model, state.step, at);
+  auto [moved, average] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value a) {
+        const Value past = x.wide(step) - 1.0, rate = x.wide(config.learning_rate), lambda = x.wide(config.lambda);
+        const Value eta = rate / build::apply<ops::PowOp>(lambda * rate * past + 1.0, x.wide(config.alpha));
+        const Value share = 1.0 / build::apply<ops::MaximumOp>(past - x.wide(config.t0), past.number(1));
+        const Value next = x(1.0 - lambda * eta) * p - x(eta) * x.decayed(config.weight_decay, g);
+        return std::tuple(next, a + x(share) * (next - a));
+      },
+      model, gradients, state.average);
+  return std::tuple(moved, optim::AsgdState<optim::stored_t<Model>>{average, step});
+}
+
+namespace optim {
+
+template <> struct Optimizer<Asgd> {
+  template <class Model> using State = AsgdState<Model>;
+  static constexpr auto step(const auto&... call) { return asgd(call...); }
+};
+
+}  // namespace optim
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/lamb.hpp
+
+#ifndef TESSERA_OPTIM_LAMB_HPP
+#define TESSERA_OPTIM_LAMB_HPP
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of LAMB, with the defaults of optax.lamb. They are Scalars, so a new learning rate needs no new
+/// plan.
+struct Lamb {
+  Scalar learning_rate = 1e-3;
+  Scalar beta1 = 0.9;
+  Scalar beta2 = 0.999;
+  Scalar epsilon = 1e-6;
+  Scalar weight_decay = 0.0;  ///< applies to tensors of rank 2 or more, not to biases and gains
+};
+
+}  // namespace optim
+
+/// Inside a traced function: one step of LAMB, Adam with a rate for each tensor. Returns (model, state); the state is
+/// that of AdamW.
+///
+///     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
+///     u = (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon) + decay p,  p = p - rate (|p| / |u|) u
+/// |p| / |u| is 1 if one of the norms is 0. Each layer of a Stack has separate norms. Communication: for a split
+/// parameter, an all_reduce of each norm. Errors: structure when model, gradients and state differ. Source: You et al.,
+/// 1904.00962, algorithm 2, as optax.lamb except for the tensors without decay.
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto lamb(const Model& model, const Gradients& gradients,
+                    const optim::AdamWState<optim::stored_t<Model>>& state, const optim::Lamb& config = {},
+                    Here at = Here::current()) {
+  const optim::detail::OptimizerCall named("lamb", model, at);
+  const Scalar step = optim::detail::next_step("lamb", model, state.step, at);
+  auto [moved, mean, square] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value m, Value v) {
+        const Value beta1 = x.wide(config.beta1), beta2 = x.wide(config.beta2), count = x.wide(step);
+        const Value next_m = x.running_mean(beta1, m, g);
+        const Value next_v = x.running_mean(beta2, v, g * g);
+        const Value mean_hat = next_m * x(1.0 / (1.0 - build::apply<ops::PowOp>(beta1, count)));
+        const Value scale = x(build::apply<ops::RsqrtOp>(1.0 - build::apply<ops::PowOp>(beta2, count)));
+        const Value step_of = mean_hat / (build::apply<ops::SqrtOp>(next_v) * scale + x(config.epsilon));
+        const Value u = x.decays() ? step_of + x(config.weight_decay) * p : step_of;
+        const Value size = optim::detail::tensor_norm(p, x.rank), length = optim::detail::tensor_norm(u, x.rank);
+        const Value one = size.number(1.0), zero = size.number(0.0);
+        const Value ratio = build::select(build::greater(size, zero),
+                                          build::select(build::greater(length, zero), size / length, one), one);
+        return std::tuple(p - x(config.learning_rate) * (x(ratio) * u), next_m, next_v);
+      },
+      model, gradients, state.mean, state.square);
+  return std::tuple(moved, optim::AdamWState<optim::stored_t<Model>>{mean, square, step});
+}
+
+namespace optim {
+
+template <> struct Optimizer<Lamb> {
+  template <class Model> using State = AdamWState<Model>;
+  static constexpr auto step(const auto&... call) { return lamb(call...); }
+};
+
+}  // namespace optim
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/optim/lbfgs.hpp
 
 #ifndef TESSERA_OPTIM_LBFGS_HPP
@@ -61339,7 +61767,7 @@ struct Lbfgs {
 template <class Model, int History = 10> struct LbfgsState {
   Model gradient, moved;
   models_t<Model, History> moves, changes;
-  Scalar step;
+  Scalar step = 0;
 
   static constexpr std::array field_names{"gradient", "moved", "moves", "changes", "step"};
 };
@@ -61567,6 +61995,22 @@ constexpr auto lbfgs(const Model& model, const Gradients& gradients,
   }(std::make_index_sequence<History>());
 }
 
+namespace optim {
+
+template <> struct Optimizer<Lbfgs> {
+  template <class Model, int History = 10> using State = LbfgsState<Model, History>;
+  static constexpr auto step(const auto&... call) { return lbfgs(call...); }
+};
+/// A step with any length of the history.
+template <class Model, GradientsOf<Model> Gradients, int History>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
+                              const LbfgsState<stored_t<Model>, History>& state, const Lbfgs& config,
+                              Here at = Here::current()) {
+  return lbfgs(model, gradients, state, config, at);
+}
+
+}  // namespace optim
+
 }  // namespace tessera
 
 #endif
@@ -61624,6 +62068,15 @@ constexpr auto lion(const Model& model, const Gradients& gradients,
   return std::tuple(moved, optim::LionState<optim::stored_t<Model>>{momentum});
 }
 
+namespace optim {
+
+template <> struct Optimizer<Lion> {
+  template <class Model> using State = LionState<Model>;
+  static constexpr auto step(const auto&... call) { return lion(call...); }
+};
+
+}  // namespace optim
+
 }  // namespace tessera
 
 #endif
@@ -61651,7 +62104,7 @@ struct Muon {
 /// AdamW.
 template <class Model> struct MuonState {
   Model mean, square;
-  Scalar step;
+  Scalar step = 0;
 
   static constexpr std::array field_names{"mean", "square", "step"};
 };
@@ -61750,6 +62203,21 @@ constexpr auto muon(const Model& model, const Gradients& gradients,
   return std::tuple(moved, optim::MuonState<optim::stored_t<Model>>{mean, square, Scalar(step.count)});
 }
 
+namespace optim {
+
+template <> struct Optimizer<Muon> {
+  template <class Model> using State = MuonState<Model>;
+  static constexpr auto step(const auto&... call) { return muon(call...); }
+  /// Matrices have no means of squares: a zero of extents 1 is in their place.
+  static constexpr void lay_out(int index, int rank, Shape& shape, PartitionSpec& spec) {
+    if (index == 0 || rank != 2) return;
+    shape = {1, 1};
+    spec = {};
+  }
+};
+
+}  // namespace optim
+
 }  // namespace tessera
 
 #endif
@@ -61789,7 +62257,7 @@ struct DampenedSgd {
 /// The velocity of each parameter, with the parameter's shape and sharding, and the number of steps so far.
 template <class Model> struct DampenedSgdState {
   Model velocity;
-  Scalar step;
+  Scalar step = 0;
 
   static constexpr std::array field_names{"velocity", "step"};
 };
@@ -61881,128 +62349,27 @@ constexpr auto sgd_dampened(const Model& model, const Gradients& gradients,
   return std::tuple(moved, optim::DampenedSgdState<optim::stored_t<Model>>{velocity, step});
 }
 
+namespace optim {
+
+template <> struct Optimizer<Sgd> {
+  template <class Model> using State = SgdState<Model>;
+  static constexpr auto step(const auto&... call) { return sgd(call...); }
+};
+template <> struct Optimizer<DampenedSgd> {
+  template <class Model> using State = DampenedSgdState<Model>;
+  static constexpr auto step(const auto&... call) { return sgd_dampened(call...); }
+};
+
+}  // namespace optim
+
 }  // namespace tessera
 
 #endif
 
-// ---- tessera/optim/optimizer_step.hpp
+// ---- tessera/optim/optimizers.hpp
 
-#ifndef TESSERA_OPTIM_OPTIMIZER_STEP_HPP
-#define TESSERA_OPTIM_OPTIMIZER_STEP_HPP
-
-namespace tessera::optim {
-
-/// Inside a traced function: one step of the optimizer that the type of `config` selects, as optimizer.step() of
-/// PyTorch, for code that works with any optimizer. Returns (model, state). An Sgd selects SGD with momentum. For your
-/// own optimizer, declare an overload in the namespace of its hyper-parameters. Errors and communication: those of the
-/// optimizer.
-///
-///     const auto [next, next_state] = ts::optim::optimizer_step(model, gradient, state, config);
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AdamWState<stored_t<Model>>& state,
-                              const AdamW& config, Here at = Here::current()) {
-  return adamw(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
-                              const AmsGradState<stored_t<Model>>& state, const AmsGrad& config,
-                              Here at = Here::current()) {
-  return amsgrad(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AdamWState<stored_t<Model>>& state,
-                              const Adam& config, Here at = Here::current()) {
-  return adam(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AdamaxState<stored_t<Model>>& state,
-                              const Adamax& config, Here at = Here::current()) {
-  return adamax(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const NAdamState<stored_t<Model>>& state,
-                              const NAdam& config, Here at = Here::current()) {
-  return nadam(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AdamWState<stored_t<Model>>& state,
-                              const RAdam& config, Here at = Here::current()) {
-  return radam(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
-                              const AdadeltaState<stored_t<Model>>& state, const Adadelta& config,
-                              Here at = Here::current()) {
-  return adadelta(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
-                              const AdafactorState<stored_t<Model>>& state, const Adafactor& config,
-                              Here at = Here::current()) {
-  return adafactor(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
-                              const AdagradState<stored_t<Model>>& state, const Adagrad& config,
-                              Here at = Here::current()) {
-  return adagrad(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AdamWState<stored_t<Model>>& state,
-                              const Lamb& config, Here at = Here::current()) {
-  return lamb(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const LionState<stored_t<Model>>& state,
-                              const Lion& config, Here at = Here::current()) {
-  return lion(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const MuonState<stored_t<Model>>& state,
-                              const Muon& config, Here at = Here::current()) {
-  return muon(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
-                              const RmsPropState<stored_t<Model>>& state, const RmsProp& config,
-                              Here at = Here::current()) {
-  return rmsprop(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const SgdState<stored_t<Model>>& state,
-                              const Sgd& config, Here at = Here::current()) {
-  return sgd(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
-                              const DampenedSgdState<stored_t<Model>>& state, const DampenedSgd& config,
-                              Here at = Here::current()) {
-  return sgd_dampened(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
-                              const CenteredRmsPropState<stored_t<Model>>& state, const CenteredRmsProp& config,
-                              Here at = Here::current()) {
-  return rmsprop_centered(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const RpropState<stored_t<Model>>& state,
-                              const Rprop& config, Here at = Here::current()) {
-  return rprop(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AsgdState<stored_t<Model>>& state,
-                              const Asgd& config, Here at = Here::current()) {
-  return asgd(model, gradients, state, config, at);
-}
-template <class Model, int History, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
-                              const LbfgsState<stored_t<Model>, History>& state, const Lbfgs& config,
-                              Here at = Here::current()) {
-  return lbfgs(model, gradients, state, config, at);
-}
-
-}  // namespace tessera::optim
+#ifndef TESSERA_OPTIM_OPTIMIZERS_HPP
+#define TESSERA_OPTIM_OPTIMIZERS_HPP
 
 #endif
 
@@ -62186,21 +62553,17 @@ constexpr PartitionSpec split_in_storage(PartitionSpec spec, const Shape& shape,
 
 #endif
 
-// ---- tessera/optim/state/factor_layout.hpp
+// ---- tessera/optim/state/lay_out.hpp
 
-#ifndef TESSERA_OPTIM_STATE_FACTOR_LAYOUT_HPP
-#define TESSERA_OPTIM_STATE_FACTOR_LAYOUT_HPP
+#ifndef TESSERA_OPTIM_STATE_LAY_OUT_HPP
+#define TESSERA_OPTIM_STATE_LAY_OUT_HPP
 
 namespace tessera::optim::detail {
 
-/// The extents and the spec of a mean of squares of Adafactor, from those of its parameter: one of the two last dims
-/// has extent 1, and is not split; of tensors with fewer dims `along_last` has all elements, else extents of 1.
-constexpr void keep_factor(Shape& extents, PartitionSpec& spec, int rank, bool along_last) {
-  while (spec.entries.size() < extents.size()) spec.entries.push_back(SpecEntry());
-  for (std::size_t dim = 0; dim < extents.size(); ++dim) {
-    const bool mean = rank >= 2 ? dim + (along_last ? 1 : 2) == extents.size() : !along_last;
-    if (mean) extents[dim] = 1, spec.entries[dim] = SpecEntry();
-  }
+/// Changes the shape and the spec of a parameter into those of its tensor in model `index` of an optimizer's state.
+template <class Config> constexpr void lay_out(int index, int rank, Shape& shape, PartitionSpec& spec) {
+  if constexpr (requires { Optimizer<Config>::lay_out(index, rank, shape, spec); })
+    Optimizer<Config>::lay_out(index, rank, shape, spec);
 }
 
 }  // namespace tessera::optim::detail
@@ -62398,22 +62761,22 @@ template <class Model> constexpr auto leaf_kinds() {
   return found.kinds;
 }
 
-/// Where a leaf of a state comes from: the leaf of the model, in the moments number `moments`; -1 for a number.
+/// Where a leaf of a state comes from: the leaf of the model, in model `index` of the state; -1 for a Scalar.
 struct StateLeaf {
   int leaf = -1;
-  int moments = 0;
+  int index = 0;
 };
-/// The leaves of a state whose parts are models of one type and numbers, in order.
+/// The leaves of a state whose parts are models of one type and Scalars, in order.
 template <class Model, std::size_t Count> struct FindStateLeaves {
   static constexpr std::size_t of_model = tessera::detail::leaf_count<Model>();
   std::array<StateLeaf, Count> leaves{};
   std::size_t count = 0;
-  int moments = 0;
+  int index = 0;
 
   template <class Part> constexpr void find(const Part& part) {
     if constexpr (std::is_same_v<Part, Model>) {
-      for (std::size_t i = 0; i < of_model; ++i) leaves[count++] = {static_cast<int>(i), moments};
-      ++moments;
+      for (std::size_t i = 0; i < of_model; ++i) leaves[count++] = {static_cast<int>(i), index};
+      ++index;
     } else if constexpr (tessera::detail::is_leaf_v<Part>) {
       ++count;
     } else if constexpr (tessera::detail::is_tuple_v<Part>) {
@@ -62426,10 +62789,10 @@ template <class Model, std::size_t Count> struct FindStateLeaves {
   }
 };
 
-/// `layout(moments, kind, leaf)`: the leaf of these moments for a leaf of the model. After an error in the number of
-/// the model's leaves no other error follows.
-template <class State, class Model, std::size_t N, class Layout>
-constexpr auto abstract_state(const AbstractArgument<Model, N>& model, const Layout& layout) {
+/// The state of an optimizer for a model without data. After an error in the number of the model's leaves no other
+/// error follows.
+template <class State, class Config, class Model, std::size_t N>
+constexpr auto abstract_state(const AbstractArgument<Model, N>& model) {
   constexpr std::size_t count = tessera::detail::leaf_count<State>();
   constexpr auto kinds = leaf_kinds<Model>();
   constexpr auto leaves = [] {
@@ -62440,17 +62803,13 @@ constexpr auto abstract_state(const AbstractArgument<Model, N>& model, const Lay
   const auto made = [&](const StateLeaf& of) {
     if (of.leaf < 0) return Abstract({});
     const auto i = static_cast<std::size_t>(of.leaf);
-    const Abstract& own = model.leaves[i < N ? i : 0];
-    return kinds[i].is_parameter ? layout(of.moments, kinds[i], own) : own;
+    Abstract leaf = model.leaves[i < N ? i : 0];
+    if (kinds[i].is_parameter) lay_out<Config>(of.index, kinds[i].rank, leaf.shape, leaf.spec);
+    return leaf;
   };
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
     return AbstractArgument<State, count>{{made(leaves[I])...}};
   }(std::make_index_sequence<count>());
-}
-/// A state whose moments have the shapes and shardings of the parameters.
-template <class State, class Model, std::size_t N>
-constexpr auto abstract_state(const AbstractArgument<Model, N>& model) {
-  return abstract_state<State>(model, [](int, const LeafKind&, const Abstract& leaf) { return leaf; });
 }
 
 }  // namespace detail
@@ -62461,84 +62820,14 @@ constexpr auto abstract_state(const AbstractArgument<Model, N>& model) {
 ///     const auto model = ts::abstract<Mlp>({{{64, 256}, {ts::none, "model"}}, {{256, 64}, {"model"}}});
 ///     const auto state = ts::optim::init_state(config, model);   // config: an AdamW, an Sgd, ...
 ///     ts::plan(train_step, mesh, model, state, ts::abstract(config), batch, batch)
-template <class Model, std::size_t N> constexpr auto init_state(const AdamW&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<AdamWState<Model>>(model);
+template <OptimizerConfig Config, class Model, std::size_t N>
+constexpr auto init_state(const Config&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<typename Optimizer<Config>::template State<Model>, Config>(model);
 }
-template <class Model, std::size_t N> constexpr auto init_state(const Adam&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<AdamWState<Model>>(model);
-}
-template <class Model, std::size_t N> constexpr auto init_state(const RAdam&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<AdamWState<Model>>(model);
-}
-template <class Model, std::size_t N> constexpr auto init_state(const Lamb&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<AdamWState<Model>>(model);
-}
-template <class Model, std::size_t N>
-constexpr auto init_state(const AmsGrad&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<AmsGradState<Model>>(model);
-}
-template <class Model, std::size_t N>
-constexpr auto init_state(const Adamax&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<AdamaxState<Model>>(model);
-}
-template <class Model, std::size_t N> constexpr auto init_state(const NAdam&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<NAdamState<Model>>(model);
-}
-template <class Model, std::size_t N> constexpr auto init_state(const Sgd&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<SgdState<Model>>(model);
-}
-template <class Model, std::size_t N>
-constexpr auto init_state(const DampenedSgd&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<DampenedSgdState<Model>>(model);
-}
-template <class Model, std::size_t N> constexpr auto init_state(const Lion&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<LionState<Model>>(model);
-}
-template <class Model, std::size_t N>
-constexpr auto init_state(const RmsProp&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<RmsPropState<Model>>(model);
-}
-template <class Model, std::size_t N>
-constexpr auto init_state(const CenteredRmsProp&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<CenteredRmsPropState<Model>>(model);
-}
-template <class Model, std::size_t N>
-constexpr auto init_state(const Adagrad&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<AdagradState<Model>>(model);
-}
-template <class Model, std::size_t N>
-constexpr auto init_state(const Adadelta&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<AdadeltaState<Model>>(model);
-}
-template <class Model, std::size_t N> constexpr auto init_state(const Rprop&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<RpropState<Model>>(model);
-}
-template <class Model, std::size_t N> constexpr auto init_state(const Asgd&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<AsgdState<Model>>(model);
-}
-/// The state of L-BFGS with a history length: `init_state<20>(ts::optim::Lbfgs{}, model)`.
-template <int History, class Model, std::size_t N>
-constexpr auto init_state(const Lbfgs&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<LbfgsState<Model, History>>(model);
-}
-template <class Model, std::size_t N> constexpr auto init_state(const Lbfgs&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<LbfgsState<Model>>(model);
-}
-template <class Model, std::size_t N>
-constexpr auto init_state(const Adafactor&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<AdafactorState<Model>>(
-      model, [](int moments, const detail::LeafKind& kind, Abstract leaf) {
-        detail::keep_factor(leaf.shape, leaf.spec, kind.rank, moments == 0);
-        return leaf;
-      });
-}
-template <class Model, std::size_t N> constexpr auto init_state(const Muon&, const AbstractArgument<Model, N>& model) {
-  return detail::abstract_state<MuonState<Model>>(model, [](int moments, const detail::LeafKind& kind, Abstract leaf) {
-    if (moments == 0 || kind.rank != 2) return leaf;
-    leaf.shape = {1, 1};
-    leaf.spec = {};
-    return leaf;
-  });
+/// The state of L-BFGS with a length of the history: `init_state<20>(ts::optim::Lbfgs{}, model)`.
+template <int History, OptimizerConfig Config, class Model, std::size_t N>
+constexpr auto init_state(const Config&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<typename Optimizer<Config>::template State<Model, History>, Config>(model);
 }
 
 namespace detail {
@@ -62604,11 +62893,17 @@ constexpr auto init_state(const Config& config, const AbstractArgument<Model, N>
 namespace tessera::optim {
 
 namespace detail {
-struct ZeroParameters {
-  template <class Leaf> void leaf(Leaf& leaf) {
+
+/// Makes zeros of a model's tensors, in the layout of model `index` of an optimizer's state.
+template <class Config> struct ZeroParameters {
+  int index;
+  template <class Leaf> void leaf(Leaf& leaf) const {
     if constexpr (is_parameter_v<Leaf>) {
       const Mesh& on = mesh(leaf);
-      leaf = zeros<typename Leaf::element, Leaf::rank>(shape(leaf), on, spec_of(sharding(leaf), on));
+      Shape extents = shape(leaf);
+      PartitionSpec spec = spec_of(sharding(leaf), on);
+      lay_out<Config>(index, Leaf::rank, extents, spec);
+      leaf = zeros<typename Leaf::element, Leaf::rank>(extents, on, spec);
     }
   }
   void enter_stack(const auto&) {}
@@ -62616,12 +62911,30 @@ struct ZeroParameters {
   void leave_stack() {}
 };
 
-/// A copy of a model whose tensors are zeros; shapes, shardings and Dims stay.
-template <class Model> Model zeros_of(Model model, Here at) {
+/// Makes the models of a state zeros, in order. The models of a tuple are copies of the same zeros.
+template <class Config, class Model> struct ZeroModels {
+  const Model& model;
+  int index = 0;
+
+  template <class Part> void make(Part& part) {
+    if constexpr (std::is_same_v<Part, Model>) {
+      part = model;
+      ZeroParameters<Config> zero{index++};
+      for_each_leaf(part, zero);
+    } else if constexpr (tessera::detail::is_tuple_v<Part>) {
+      make(std::get<0>(part));
+      std::apply([&](const Model& first, auto&... copies) { ((copies = first), ...); }, part);
+    } else if constexpr (!tessera::detail::is_leaf_v<Part>) {
+      tessera::detail::for_each_field(part, [&](auto& field) { make(field); });
+    }
+  }
+};
+
+template <class State, class Config, class Model> State zero_state(const Model& model, Here at) {
   tessera::detail::require_data("init_state", model, at);
-  ZeroParameters zero;
-  for_each_leaf(model, zero);
-  return model;
+  State state{};
+  ZeroModels<Config, Model>{model}.make(state);
+  return state;
 }
 
 }  // namespace detail
@@ -62631,127 +62944,14 @@ template <class Model> Model zeros_of(Model model, Here at) {
 /// Errors: empty_tensor for a model with a tensor without data. No communication.
 ///
 ///     auto state = ts::optim::init_state(config, model);   // config: an AdamW, an Sgd (with momentum), ...
-template <class Model> AdamWState<Model> init_state(const AdamW&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
+template <OptimizerConfig Config, class Model>
+auto init_state(const Config&, const Model& model, Here at = Here::current()) {
+  return detail::zero_state<typename Optimizer<Config>::template State<Model>, Config>(model, at);
 }
-template <class Model> SgdState<Model> init_state(const Sgd&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at)};
-}
-template <class Model>
-DampenedSgdState<Model> init_state(const DampenedSgd&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at), 0};
-}
-template <class Model> LionState<Model> init_state(const Lion&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at)};
-}
-template <class Model> AdamWState<Model> init_state(const Adam&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
-}
-template <class Model> RmsPropState<Model> init_state(const RmsProp&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at), detail::zeros_of(model, at)};
-}
-template <class Model>
-CenteredRmsPropState<Model> init_state(const CenteredRmsProp&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at), detail::zeros_of(model, at), detail::zeros_of(model, at)};
-}
-template <class Model> AdagradState<Model> init_state(const Adagrad&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at)};
-}
-
-template <class Model> AdadeltaState<Model> init_state(const Adadelta&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at), detail::zeros_of(model, at)};
-}
-template <class Model> AdamaxState<Model> init_state(const Adamax&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
-}
-template <class Model> AmsGradState<Model> init_state(const AmsGrad&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at), detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
-}
-template <class Model> NAdamState<Model> init_state(const NAdam&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0, 1};
-}
-template <class Model> AdamWState<Model> init_state(const RAdam&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
-}
-template <class Model> AdamWState<Model> init_state(const Lamb&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
-}
-template <class Model> RpropState<Model> init_state(const Rprop&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
-}
-template <class Model> AsgdState<Model> init_state(const Asgd&, const Model& model, Here at = Here::current()) {
-  return {detail::zeros_of(model, at), 0};
-}
-/// The state of L-BFGS with another history length: `init_state<20>(ts::optim::Lbfgs{}, model)`.
-template <int History, class Model>
-LbfgsState<Model, History> init_state(const Lbfgs&, const Model& model, Here at = Here::current()) {
-  const Model zeros = detail::zeros_of(model, at);
-  return [&]<std::size_t... I>(std::index_sequence<I...>) {
-    const models_t<Model, History> none(((void)I, zeros)...);
-    return LbfgsState<Model, History>{zeros, zeros, none, none, 0};
-  }(std::make_index_sequence<static_cast<std::size_t>(History)>());
-}
-template <class Model>
-LbfgsState<Model> init_state(const Lbfgs& config, const Model& model, Here at = Here::current()) {
-  return init_state<10>(config, model, at);
-}
-
-namespace detail {
-
-/// Makes a zero for each mean of squares.
-struct FactorParameters {
-  bool along_last;
-  template <class Leaf> void leaf(Leaf& leaf) const {
-    if constexpr (is_parameter_v<Leaf>) {
-      const Mesh& on = mesh(leaf);
-      Shape extents = shape(leaf);
-      PartitionSpec spec = spec_of(sharding(leaf), on);
-      keep_factor(extents, spec, Leaf::rank, along_last);
-      leaf = zeros<typename Leaf::element, Leaf::rank>(extents, on, spec);
-    }
-  }
-  void enter_stack(const auto&) {}
-  void enter_layer(int) {}
-  void leave_stack() {}
-};
-template <class Model> Model factor_of(Model model, bool along_last) {
-  FactorParameters factor{along_last};
-  for_each_leaf(model, factor);
-  return model;
-}
-
-}  // namespace detail
-
-template <class Model>
-AdafactorState<Model> init_state(const Adafactor&, const Model& model, Here at = Here::current()) {
-  tessera::detail::require_data("init_state", model, at);
-  return {detail::factor_of(model, true), detail::factor_of(model, false), 0};
-}
-
-namespace detail {
-
-/// Makes a zero of extents 1 for each matrix, and zeros with the shape of every other tensor.
-struct SquaresOfMuon {
-  template <class Leaf> void leaf(Leaf& leaf) const {
-    if constexpr (is_parameter_v<Leaf>) {
-      if constexpr (Leaf::rank == 2)
-        leaf = zeros<typename Leaf::element, 2>(Shape{1, 1}, mesh(leaf), PartitionSpec());
-      else
-        ZeroParameters().leaf(leaf);
-    }
-  }
-  void enter_stack(const auto&) {}
-  void enter_layer(int) {}
-  void leave_stack() {}
-};
-
-}  // namespace detail
-
-template <class Model> MuonState<Model> init_state(const Muon&, const Model& model, Here at = Here::current()) {
-  MuonState<Model> state{detail::zeros_of(model, at), model, 0};
-  detail::SquaresOfMuon squares;
-  for_each_leaf(state.square, squares);
-  return state;
+/// The state of L-BFGS with a length of the history: `init_state<20>(ts::optim::Lbfgs{}, model)`.
+template <int History, OptimizerConfig Config, class Model>
+auto init_state(const Config&, const Model& model, Here at = Here::current()) {
+  return detail::zero_state<typename Optimizer<Config>::template State<Model, History>, Config>(model, at);
 }
 
 namespace detail {

@@ -1,7 +1,7 @@
 #include <tuple>
 
-#include <tessera/optim/optimizers.hpp>
 #include <tessera/optim/optimizer_step.hpp>
+#include <tessera/optim/optimizers.hpp>
 #include <tessera/optim/state/abstract_state.hpp>
 #include <tessera/static.hpp>
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include <tessera/kernels/gemm/tile_product.hpp>
 #include <tessera/kernels/scratch.hpp>
@@ -114,11 +115,12 @@ namespace detail {
 
 /// Prefetches the next rows into the L2 cache: their stride is too large for hardware prefetch.
 template <class T>
-void prefetch_rows(const HeadRows<const T>& rows, std::int64_t first, std::int64_t end, std::int64_t columns) {
+void prefetch_rows(const HeadRows<T>& rows, std::int64_t first, std::int64_t end, std::int64_t columns) {
   if (rows.col != 1) return;
+  constexpr int writes = std::is_const_v<T> ? 0 : 1;
   for (std::int64_t i = first; i < end; ++i)
     for (std::int64_t c = 0; c < columns; c += 64 / static_cast<std::int64_t>(sizeof(T)))
-      __builtin_prefetch(rows.at(i) + c, 0, 2);
+      __builtin_prefetch(rows.at(i) + c, writes, 2);
 }
 
 /// Copies rows to a matrix with row stride `to_row`, padded with zeros.
@@ -135,12 +137,15 @@ void pack_rows(T* to, std::int64_t to_row, const HeadRows<const T>& from, std::i
   }
 }
 
-/// Rows [first, first + count), one after the other: in place, or copied to `room`. Rows of a head are often a power of
-/// two apart, so that only a few of them fit the L1 cache at a time.
+/// Rows [first, first + count), each contiguous: in place, or copied to `room`. Rows of a head are often a power of two
+/// apart, so that only a few of them fit the L1 cache at a time. Where blocks of a product have all queries of a tile,
+/// and so read each row once, they wait less for the others than a copy takes.
 template <class T>
-HeadRows<const T> adjacent_rows(const HeadRows<const T>& rows, std::int64_t first, std::int64_t count,
-                                std::int64_t columns, T* room) {
-  if (rows.col == 1 && rows.row == columns) return {rows.at(first), rows.row, 1};
+HeadRows<const T> dense_rows(const HeadRows<const T>& rows, std::int64_t first, std::int64_t count,
+                             std::int64_t columns, T* room) {
+  constexpr auto lanes = static_cast<std::int64_t>(xsimd::batch<T>::size);
+  if (rows.col == 1 && (block_columns * lanes >= attention_queries || rows.row == columns))
+    return {rows.at(first), rows.row, 1};
   pack_rows(room, columns, rows, first, count, columns);
   return {room, columns, 1};
 }
@@ -316,10 +321,10 @@ void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count,
   const std::int64_t visible = shape.visible(first + count);
   for (std::int64_t key = first_tile(shape, first, 0); key < visible; key += attention_keys) {
     const std::int64_t end = std::min(key + attention_keys, visible), next = std::min(end + attention_keys, visible);
-    const HeadRows<const T> own_k = detail::adjacent_rows<T>(k, key, end - key, shape.width, k_room);
-    const HeadRows<const T> own_v = detail::adjacent_rows<T>(v, key, end - key, shape.value_width, v_room);
-    detail::prefetch_rows<T>(k, end, next, shape.width);
-    detail::prefetch_rows<T>(v, end, next, shape.value_width);
+    const HeadRows<const T> own_k = detail::dense_rows<T>(k, key, end - key, shape.width, k_room);
+    const HeadRows<const T> own_v = detail::dense_rows<T>(v, key, end - key, shape.value_width, v_room);
+    detail::prefetch_rows<const T>(k, end, next, shape.width);
+    detail::prefetch_rows<const T>(v, end, next, shape.value_width);
     for (std::int64_t t = 0; t < tiles; ++t) {
       const QueryTile tile = tile_of(t);
       const std::int64_t keys = std::min(end, shape.visible(tile.first + tile.count)) - key;

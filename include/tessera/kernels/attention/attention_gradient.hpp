@@ -30,26 +30,33 @@ template <class T> constexpr std::int64_t padded_width(std::int64_t columns) {
 }
 
 /// A gradient of rows of keys or values, of which one tile at a time is added to: the rows of the result themselves, if
-/// they are adjacent whole registers, otherwise a copy.
+/// they are whole registers, otherwise a copy.
 template <class T> struct GradientTile {
   HeadRows<T> result;
   T* room = nullptr;
   std::int64_t columns = 0, padded = 0;
 
   bool wanted() const { return result.data != nullptr; }
-  bool in_place() const { return result.row == padded && padded == columns; }
+  bool in_place() const { return padded == columns; }
+  std::int64_t stride() const { return in_place() ? result.row : padded; }
   void clear(std::int64_t first, std::int64_t end) const {
     for (std::int64_t i = first; wanted() && i < end; ++i) std::fill(result.at(i), result.at(i) + columns, T(0));
   }
-  /// The sums of rows [first, first + count), with row stride `padded`.
-  T* open(std::int64_t first, std::int64_t count) const {
-    if (!wanted() || in_place()) return wanted() ? result.at(first) : nullptr;
-    pack_rows<T>(room, padded, {result.data, result.row, 1}, first, count, columns);
+  /// The sums of rows [first, end), with row stride stride(). Those of rows from `begun` on are zeros.
+  T* open(std::int64_t first, std::int64_t end, std::int64_t begun) const {
+    if (!wanted()) return nullptr;
+    const std::int64_t old = std::clamp(begun, first, end);
+    if (in_place()) {
+      clear(old, end);
+      return result.at(first);
+    }
+    pack_rows<T>(room, padded, {result.data, result.row, 1}, first, old - first, columns);
+    std::fill(room + (old - first) * padded, room + (end - first) * padded, T(0));
     return room;
   }
-  void close(std::int64_t first, std::int64_t count) const {
-    for (std::int64_t i = 0; wanted() && !in_place() && i < count; ++i)
-      std::memcpy(result.at(first + i), room + i * padded, static_cast<std::size_t>(columns) * sizeof(T));
+  void close(std::int64_t first, std::int64_t end) const {
+    for (std::int64_t i = first; wanted() && !in_place() && i < end; ++i)
+      std::memcpy(result.at(i), room + (i - first) * padded, static_cast<std::size_t>(columns) * sizeof(T));
   }
 };
 
@@ -81,19 +88,23 @@ template <class T> class GradientOfHead {
   }
 
   void run() const {
-    k_tile_.clear(first_key_, end_key_);
-    v_tile_.clear(first_key_, end_key_);
+    std::int64_t begun = first_key_;  // sums of keys from here on have no terms yet
     for (std::int64_t group = 0; group < shape_.queries; group += most_attention_queries) {
       const std::int64_t end = std::min(group + most_attention_queries, shape_.queries),
                          tiles = (end - group + row - 1) / row;
       for (std::int64_t t = 0; t < tiles; ++t) load(tile_of(group, end, t));
-      add_keys(group, end, tiles);
+      const std::int64_t first = first_tile(shape_, group, first_key_),
+                         visible = std::min(shape_.visible(end), end_key_);
+      clear(begun, std::min(first, end_key_));
+      add_keys(group, end, tiles, first, visible, begun);
+      begun = std::max({begun, std::min(first, end_key_), visible});
       for (std::int64_t t = 0; wants_q() && t < tiles; ++t) {
         const QueryTile tile = tile_of(group, end, t);
         transpose_tile<T>(g_.q_gradient.at(tile.first), g_.q_gradient.row, tile.sums, row, 1, shape_.width, tile.count,
                           shape_.width, T(1));
       }
     }
+    clear(begun, end_key_);
   }
 
  private:
@@ -114,6 +125,10 @@ template <class T> class GradientOfHead {
     T *k_sums, *v_sums;
   };
 
+  void clear(std::int64_t first, std::int64_t end) const {
+    k_tile_.clear(first, end);
+    v_tile_.clear(first, end);
+  }
   bool wants_q() const { return g_.q_gradient.data != nullptr; }
   std::int64_t tile_size() const { return (2 * shape_.width + shape_.value_width + q_row_ + v_row_ + 2) * row; }
 
@@ -159,20 +174,22 @@ template <class T> class GradientOfHead {
       tile.logarithms[i] = i < count ? std::max(*g_.row_lse.at(first + i), static_cast<T>(least_score)) : T(0);
   }
 
-  /// Adds the contributions of all keys that the queries [group, group_end), in so many tiles, see.
-  void add_keys(std::int64_t group, std::int64_t group_end, std::int64_t tiles) const {
-    const std::int64_t visible = std::min(shape_.visible(group_end), end_key_);
-    for (std::int64_t key = first_tile(shape_, group, first_key_); key < visible; key += attention_keys) {
+  /// Adds the contributions of the keys [first, visible) that the queries [group, group_end), in so many tiles, see.
+  void add_keys(std::int64_t group, std::int64_t group_end, std::int64_t tiles, std::int64_t first,
+                std::int64_t visible, std::int64_t begun) const {
+    for (std::int64_t key = first; key < visible; key += attention_keys) {
       const std::int64_t end = std::min(key + attention_keys, visible), count = end - key;
       const KeyTile keys{key,
                          end,
-                         adjacent_rows<T>(g_.k, key, count, shape_.width, k_room_),
-                         adjacent_rows<T>(g_.v, key, count, shape_.value_width, v_room_),
-                         k_tile_.open(key, count),
-                         v_tile_.open(key, count)};
+                         dense_rows<T>(g_.k, key, count, shape_.width, k_room_),
+                         dense_rows<T>(g_.v, key, count, shape_.value_width, v_room_),
+                         k_tile_.open(key, end, begun),
+                         v_tile_.open(key, end, begun)};
       const std::int64_t ahead = std::min(end + attention_keys, visible);
-      prefetch_rows<T>(g_.k, end, ahead, shape_.width);
-      prefetch_rows<T>(g_.v, end, ahead, shape_.value_width);
+      prefetch_rows<const T>(g_.k, end, ahead, shape_.width);
+      prefetch_rows<const T>(g_.v, end, ahead, shape_.value_width);
+      if (k_tile_.wanted()) prefetch_rows<T>(g_.k_gradient, end, ahead, shape_.width);
+      if (v_tile_.wanted()) prefetch_rows<T>(g_.v_gradient, end, ahead, shape_.value_width);
       for (std::int64_t t = 0; t < tiles; ++t) {
         const QueryTile tile = tile_of(group, group_end, t);
         const std::int64_t seen = std::min(end, tile.visible) - key;
@@ -182,8 +199,8 @@ template <class T> class GradientOfHead {
         for (int s = 0; s < steps.size; ++s) find_slopes(steps.steps[s], keys, tile);
         for (int s = 0; s < steps.size; ++s) add_products(steps.steps[s], keys, tile);
       }
-      k_tile_.close(key, count);
-      v_tile_.close(key, count);
+      k_tile_.close(key, end);
+      v_tile_.close(key, end);
     }
   }
 
@@ -209,10 +226,10 @@ template <class T> class GradientOfHead {
   void add_products(const KeyStep& step, const KeyTile& keys, const QueryTile& tile) const {
     const std::int64_t at = step.first * row + step.begin, depth = tile.count - step.begin;
     if (v_tile_.wanted())
-      tile_product<T>(keys.v_sums + step.first * v_row_, v_row_, {weights_ + at, row, 1},
+      tile_product<T>(keys.v_sums + step.first * v_tile_.stride(), v_tile_.stride(), {weights_ + at, row, 1},
                       tile.cotangent_rows + step.begin * v_row_, v_row_, step.count, v_row_ / lanes, depth, true);
     if (k_tile_.wanted())
-      tile_product<T>(keys.k_sums + step.first * q_row_, q_row_, {slopes_ + at, row, 1},
+      tile_product<T>(keys.k_sums + step.first * k_tile_.stride(), k_tile_.stride(), {slopes_ + at, row, 1},
                       tile.query_rows + step.begin * q_row_, q_row_, step.count, q_row_ / lanes, depth, true);
     if (wants_q())
       tile_product<T>(tile.sums + step.begin, row, {keys.k.at(step.first), keys.k.col, keys.k.row}, slopes_ + at, row,

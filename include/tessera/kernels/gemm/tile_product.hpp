@@ -39,10 +39,15 @@ void product_block(T* c, std::int64_t c_row, const Broadcast<T>& a, const T* b, 
   constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
   [&]<std::size_t... I, std::size_t... J>(std::index_sequence<I...>, std::index_sequence<J...>) TESSERA_INLINE_LAMBDA {
     Batch sum[M * N];
+    // One address for each row, in turn: g++ 12 would compute and keep all of them.
+    T* at = c;
+    const auto next = [&](std::size_t i) TESSERA_INLINE_LAMBDA {
+      T* const own = at;
+      if (i % N == N - 1) at += c_row;
+      return own + static_cast<std::int64_t>(i % N) * lanes;
+    };
     if (adds)
-      ((sum[I] = Batch::load_unaligned(c + static_cast<std::int64_t>(I / N) * c_row +
-                                       static_cast<std::int64_t>(I % N) * lanes)),
-       ...);
+      ((sum[I] = Batch::load_unaligned(next(I))), ...);
     else
       ((sum[I] = Batch(T(0))), ...);
     const T* x = a.data;
@@ -50,8 +55,8 @@ void product_block(T* c, std::int64_t c_row, const Broadcast<T>& a, const T* b, 
       const Batch row[N] = {in_register<T>(Batch::load_unaligned(b + static_cast<std::int64_t>(J) * lanes))...};
       ((sum[I] = simd::fma<T>(Batch(x[static_cast<std::int64_t>(I / N) * a.row]), row[I % N], sum[I])), ...);
     }
-    ((sum[I].store_unaligned(c + static_cast<std::int64_t>(I / N) * c_row + static_cast<std::int64_t>(I % N) * lanes)),
-     ...);
+    at = c;
+    (sum[I].store_unaligned(next(I)), ...);
   }(std::make_index_sequence<static_cast<std::size_t>(M * N)>{},
     std::make_index_sequence<static_cast<std::size_t>(N)>{});
 }
