@@ -38758,6 +38758,7 @@ struct StepContext {
   const PlanStep* next = nullptr;  ///< the following step, if step.fusion fuses it into this step; otherwise null
   /// `next`, prepared, if it is a compute step; outlives the constructed step.
   const Epilogue* epilogue = nullptr;
+  bool in_body = false;  ///< whether a repeat runs the graph
 };
 
 }  // namespace tessera::runtime
@@ -40667,6 +40668,7 @@ class Executable {
     const Growable<PlanStep>& steps = layout.plan().steps;
     for (std::size_t s = 0; s < steps.size(); ++s) {
       StepContext context{layout, compiled_.program.graphs[g], compiled_.units[g], steps[s]};
+      context.in_body = g > 0;
       RanSteps ran{static_cast<int>(s)};
       std::unique_ptr<FusedStep> epilogue;
       if (steps[s].fusion != Fusion::apart) {
@@ -43578,7 +43580,9 @@ class AdjacentTerms {
     return true;
   }
 
-  /// Whether they lie there in this run, in the arena of the program: addresses of memory that a caller allocates could
+  std::int64_t table_bytes() const { return static_cast<std::int64_t>(terms_.size() * sizeof(Term)); }
+
+  /// Whether they are there in this run, in the arena of the program: addresses of memory that a caller allocates could
   /// differ from run to run, and with them the order of a sum.
   bool are_adjacent(const Frame& frame) const {
     const Frame* program = &frame;
@@ -43769,7 +43773,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       places_.push_back(std::move(place));
     }
     if (step.fusion == Fusion::sum)
-      sum_in_place(layout, *c.next, a, b);
+      sum_in_place(c, a, b);
     else
       make_items(static_cast<int>(places_.size()));
     epilogue_ = c.epilogue;
@@ -43780,7 +43784,10 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   std::int64_t scratch_bytes() const override {
     return std::max(packed_bytes_ + passed_bytes_, joined_ ? joined_->scratch_bytes() : 0);
   }
-  std::int64_t table_bytes() const override { return static_cast<std::int64_t>(places_.size() * sizeof(Place)); }
+  std::int64_t table_bytes() const override {
+    return static_cast<std::int64_t>(places_.size() * sizeof(Place)) + terms_.table_bytes() +
+           (joined_ ? joined_->table_bytes() : 0);
+  }
   std::int64_t moved_bytes() const override { return sum_.moved_bytes(); }
 
   void run(Frame& frame) const override {
@@ -43896,8 +43903,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   }
 
   /// Lets the places of one sum accumulate into its memory one after another, item by item, so that no part is stored.
-  TESSERA_PLANNING void sum_in_place(const FrameLayout& layout, const PlanStep& reshard, int a, int b) {
-    sum_ = SumInPlace(layout, reshard);
+  TESSERA_PLANNING void sum_in_place(const StepContext& c, int a, int b) {
+    sum_ = SumInPlace(c.layout, *c.next);
     for (Place& place : places_) place.out = sum_.target(place.out);
     Growable<SortedPair> order;  // of the places: by result, then by index
     for (std::size_t p = 0; p < places_.size(); ++p) order.push_back({places_[p].out, static_cast<std::int64_t>(p)});
@@ -43910,13 +43917,19 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       places_[p].destination = first ? static_cast<int>(p) : places_[p - 1].destination;
       sums += first ? 1 : 0;
     }
-    join_terms(layout, a, b, sums);
+    if (may_be_in_arena(c, a) && may_be_in_arena(c, b)) join_terms(c.layout, a, b, sums);
     if (!make_items(sums)) take_turns(sums);
+  }
+  /// Whether the elements of an operand can be in the arena: not those of a host scalar (-1) or of the caller's
+  /// argument.
+  static bool may_be_in_arena(const StepContext& c, int v) {
+    while (v >= 0 && c.layout.value(v).role == ValueRole::view) v = c.layout.value(v).view_of;
+    return v >= 0 && (c.in_body || c.layout.value(v).role != ValueRole::argument);
   }
   /// Where the operands of all parts of a sum lie one behind another in memory, as the shards of an intermediate do,
   /// the sum is one product with the terms of all parts: docs/decisions/0010.
   TESSERA_PLANNING void join_terms(const FrameLayout& layout, int a, int b, int sums) {
-    if (has_addend_ || a < 0 || b < 0 || sums == static_cast<int>(places_.size())) return;
+    if (has_addend_ || sums == static_cast<int>(places_.size())) return;
     auto joined = std::make_shared<ContractionStep>(*this);
     joined->sum_ = {};
     joined->places_.clear(), joined->shapes_.clear();

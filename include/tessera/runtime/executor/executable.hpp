@@ -243,6 +243,7 @@ class Executable {
     const Growable<PlanStep>& steps = layout.plan().steps;
     for (std::size_t s = 0; s < steps.size(); ++s) {
       StepContext context{layout, compiled_.program.graphs[g], compiled_.units[g], steps[s]};
+      context.in_body = g > 0;
       RanSteps ran{static_cast<int>(s)};
       std::unique_ptr<FusedStep> epilogue;
       if (steps[s].fusion != Fusion::apart) {

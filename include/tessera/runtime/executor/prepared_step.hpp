@@ -51,6 +51,7 @@ struct StepContext {
   const PlanStep* next = nullptr;  ///< the following step, if step.fusion fuses it into this step; otherwise null
   /// `next`, prepared, if it is a compute step; outlives the constructed step.
   const Epilogue* epilogue = nullptr;
+  bool in_body = false;  ///< whether a repeat runs the graph
 };
 
 }  // namespace tessera::runtime

@@ -43,7 +43,9 @@ class AdjacentTerms {
     return true;
   }
 
-  /// Whether they lie there in this run, in the arena of the program: addresses of memory that a caller allocates could
+  std::int64_t table_bytes() const { return static_cast<std::int64_t>(terms_.size() * sizeof(Term)); }
+
+  /// Whether they are there in this run, in the arena of the program: addresses of memory that a caller allocates could
   /// differ from run to run, and with them the order of a sum.
   bool are_adjacent(const Frame& frame) const {
     const Frame* program = &frame;

@@ -105,7 +105,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       places_.push_back(std::move(place));
     }
     if (step.fusion == Fusion::sum)
-      sum_in_place(layout, *c.next, a, b);
+      sum_in_place(c, a, b);
     else
       make_items(static_cast<int>(places_.size()));
     epilogue_ = c.epilogue;
@@ -116,7 +116,10 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   std::int64_t scratch_bytes() const override {
     return std::max(packed_bytes_ + passed_bytes_, joined_ ? joined_->scratch_bytes() : 0);
   }
-  std::int64_t table_bytes() const override { return static_cast<std::int64_t>(places_.size() * sizeof(Place)); }
+  std::int64_t table_bytes() const override {
+    return static_cast<std::int64_t>(places_.size() * sizeof(Place)) + terms_.table_bytes() +
+           (joined_ ? joined_->table_bytes() : 0);
+  }
   std::int64_t moved_bytes() const override { return sum_.moved_bytes(); }
 
   void run(Frame& frame) const override {
@@ -232,8 +235,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   }
 
   /// Lets the places of one sum accumulate into its memory one after another, item by item, so that no part is stored.
-  TESSERA_PLANNING void sum_in_place(const FrameLayout& layout, const PlanStep& reshard, int a, int b) {
-    sum_ = SumInPlace(layout, reshard);
+  TESSERA_PLANNING void sum_in_place(const StepContext& c, int a, int b) {
+    sum_ = SumInPlace(c.layout, *c.next);
     for (Place& place : places_) place.out = sum_.target(place.out);
     Growable<SortedPair> order;  // of the places: by result, then by index
     for (std::size_t p = 0; p < places_.size(); ++p) order.push_back({places_[p].out, static_cast<std::int64_t>(p)});
@@ -246,13 +249,19 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       places_[p].destination = first ? static_cast<int>(p) : places_[p - 1].destination;
       sums += first ? 1 : 0;
     }
-    join_terms(layout, a, b, sums);
+    if (may_be_in_arena(c, a) && may_be_in_arena(c, b)) join_terms(c.layout, a, b, sums);
     if (!make_items(sums)) take_turns(sums);
+  }
+  /// Whether the elements of an operand can be in the arena: not those of a host scalar (-1) or of the caller's
+  /// argument.
+  static bool may_be_in_arena(const StepContext& c, int v) {
+    while (v >= 0 && c.layout.value(v).role == ValueRole::view) v = c.layout.value(v).view_of;
+    return v >= 0 && (c.in_body || c.layout.value(v).role != ValueRole::argument);
   }
   /// Where the operands of all parts of a sum lie one behind another in memory, as the shards of an intermediate do,
   /// the sum is one product with the terms of all parts: docs/decisions/0010.
   TESSERA_PLANNING void join_terms(const FrameLayout& layout, int a, int b, int sums) {
-    if (has_addend_ || a < 0 || b < 0 || sums == static_cast<int>(places_.size())) return;
+    if (has_addend_ || sums == static_cast<int>(places_.size())) return;
     auto joined = std::make_shared<ContractionStep>(*this);
     joined->sum_ = {};
     joined->places_.clear(), joined->shapes_.clear();
