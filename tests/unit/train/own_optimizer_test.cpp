@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <tuple>
 #include <vector>
 
@@ -117,6 +118,37 @@ TEST(OwnOptimizer, HasASplitState) {
   const Line line{ts::zeros<float>({6, 2}, mesh)};
   const auto state = ts::optim::init_state(own::SignSgd{}, line, ts::optim::ZeroRedundancy{"data"});
   EXPECT_EQ(ts::sharding(state.momentum.w).without_priority(), ts::sharding(ts::zeros<float>({6, 2}, mesh, {"data"})));
+}
+
+/// A state of arrays, tuples and structs of models: model `index` has `index` rows, also in a plan.
+struct Counted {};
+template <class Model> struct CountedState {
+  std::array<Model, 2> pair;
+  std::tuple<ts::Scalar, Model> named{ts::Scalar(3), {}};
+  Model last;
+};
+
+}  // namespace
+
+template <> struct tessera::optim::Optimizer<Counted> {
+  template <class Model> using State = CountedState<Model>;
+  static constexpr void lay_out(int index, int, Shape& shape, PartitionSpec&) { shape[0] = index; }
+};
+
+namespace {
+
+TEST(OwnOptimizer, HasArraysAndTuplesOfModels) {
+  const auto state = ts::optim::init_state(Counted{}, Line{ts::zeros<float>({6, 2}, mesh)});
+  const auto rows_of = [](const Line& line) { return ts::shape(line.w)[0]; };
+  EXPECT_EQ(rows_of(state.pair[0]), 0);
+  EXPECT_EQ(rows_of(state.pair[1]), 1);
+  EXPECT_EQ(std::get<0>(state.named).value(), 3);
+  EXPECT_EQ(rows_of(std::get<1>(state.named)), 2);
+  EXPECT_EQ(rows_of(state.last), 3);
+  const auto planned = ts::optim::init_state(Counted{}, ts::abstract<Line>({{{6, 2}}}));
+  ASSERT_EQ(std::size(planned.leaves), 5u);
+  const int leaf_of_model[] = {0, 1, 3, 4};
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(planned.leaves[leaf_of_model[i]].shape[0], i);
 }
 
 TEST(OwnOptimizer, IsTheCodeOfThePage) {

@@ -44,7 +44,7 @@ template <class Config> struct ZeroParameters {
   void leave_stack() {}
 };
 
-/// Makes the models of a state zeros, in order. The models of a tuple are copies of the same zeros.
+/// Makes the models of a state zeros, in order.
 template <class Config, class Model> struct ZeroModels {
   const Model& model;
   int index = 0;
@@ -55,8 +55,9 @@ template <class Config, class Model> struct ZeroModels {
       ZeroParameters<Config> zero{index++};
       for_each_leaf(part, zero);
     } else if constexpr (tessera::detail::is_tuple_v<Part>) {
-      make(std::get<0>(part));
-      std::apply([&](const Model& first, auto&... copies) { ((copies = first), ...); }, part);
+      std::apply([&](auto&... items) { (make(items), ...); }, part);
+    } else if constexpr (tessera::detail::is_array_v<Part>) {
+      for (auto& item : part) make(item);
     } else if constexpr (!tessera::detail::is_leaf_v<Part>) {
       tessera::detail::for_each_field(part, [&](auto& field) { make(field); });
     }

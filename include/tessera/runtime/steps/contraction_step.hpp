@@ -21,6 +21,7 @@
 #include <tessera/runtime/executor/prepared_step.hpp>
 #include <tessera/runtime/executor/work_grid.hpp>
 #include <tessera/runtime/steps/adjacent_terms.hpp>
+#include <tessera/runtime/steps/passed_products.hpp>
 #include <tessera/runtime/steps/sum_in_place.hpp>
 #include <tessera/runtime/threads/team.hpp>
 
@@ -109,7 +110,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     else
       make_items(static_cast<int>(places_.size()));
     epilogue_ = c.epilogue;
-    if (step.fusion == Fusion::into_result) make_in_result(layout, out, *c.next);
+    if (step.fusion == Fusion::into_result) passed_.add_in_result(layout, out, *c.next);
     if (step.fusion == Fusion::rounding) round(layout, out, *c.next);
   }
 
@@ -126,7 +127,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     sum_.count();
     if (items_ == 0) return;
     if (joined_ && terms_.are_adjacent(frame)) return joined_->run(frame);
-    place_passed(frame);
+    passed_.place(frame);
     if (pack_pieces_ > 0) pack(frame);
     const Cost cost = Cost::flops(flops_ / static_cast<double>(items_));
     std::int64_t begin = 0;
@@ -149,17 +150,11 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     std::int64_t first_piece = 0,
                  piece_count = 0;  ///< tasks of the packing; 0 if an earlier place packs the same shard
   };
-  /// Memory for a shard of the product that an epilogue reads: the shard of the epilogue's result. If that is a donated
-  /// argument, which the epilogue may still read, the arena at `offset`; without a result, the scratch at `offset`.
-  struct Passed {
-    std::int32_t made, result = -1, argument = -1;
-    std::int64_t offset = 0;
-  };
   const Epilogue* epilogue_ = nullptr;
   SumInPlace sum_;
   std::shared_ptr<const ContractionStep> joined_;  ///< see join_terms()
   AdjacentTerms terms_;                            ///< what `joined_` requires of the addresses
-  Growable<Passed> passed_;
+  PassedProducts passed_;
   DType dtype_;
   bool has_addend_;
   int host_scalars_[2];  // by operand: its node if it is a host scalar, -1 if it is a tensor
@@ -185,18 +180,6 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     return true;
   }
 
-  TESSERA_PLANNING void make_in_result(const FrameLayout& layout, int made, const PlanStep& next) {
-    const ValueLayout &own = layout[made], &result = layout[next.outputs[0]];
-    const GraphPlan& plan = layout.plan();
-    int argument = -1;
-    for (std::size_t k = 0; k < plan.outputs.size(); ++k)
-      if (plan.outputs[k] == next.outputs[0] && plan.donated[k] >= 0)
-        argument = plan.arguments[static_cast<std::size_t>(plan.donated[k])];
-    for (int s = 0; s < own.shards(); ++s)
-      passed_.push_back({own.first + s, result.first + s, argument < 0 ? -1 : layout[argument].first + s,
-                         layout.value(made).offset + own.offsets[static_cast<std::size_t>(s)]});
-  }
-
   /// Lets each place store its result rounded to the type of its operands, without the f32 result. Where the kernel
   /// cannot round (strides that differ, say), the f32 result goes to scratch and the epilogue rounds it.
   TESSERA_PLANNING void round(const FrameLayout& layout, int made, const PlanStep& rounding) {
@@ -218,19 +201,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
         place.rounded = target.first + static_cast<std::int32_t>(to);
         continue;
       }
-      passed_.push_back({place.out, -1, -1, packed_bytes_ + passed_bytes_});
+      passed_.add_in_scratch(place.out, packed_bytes_ + passed_bytes_);
       passed_bytes_ += (volume(extent) * own.element + block_alignment - 1) / block_alignment * block_alignment;
-    }
-  }
-  void place_passed(Frame& frame) const {
-    const auto at = [&](std::int32_t pointer) -> char*& { return frame.pointers[static_cast<std::size_t>(pointer)]; };
-    for (const Passed& p : passed_) {
-      if (p.result < 0)
-        at(p.made) = frame.scratch + p.offset;
-      else if (p.argument >= 0 && at(p.argument) == at(p.result))
-        at(p.made) = frame.arena + p.offset;
-      else
-        at(p.made) = at(p.result);
     }
   }
 
@@ -263,6 +235,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   TESSERA_PLANNING void join_terms(const FrameLayout& layout, int a, int b, int sums) {
     if (has_addend_ || sums == static_cast<int>(places_.size())) return;
     auto joined = std::make_shared<ContractionStep>(*this);
+    AdjacentTerms terms;
     joined->sum_ = {};
     joined->places_.clear(), joined->shapes_.clear();
     for (std::size_t p = 0, end = 0; p < places_.size(); p = end) {
@@ -270,15 +243,16 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       const AdjacentTerms::Operands values{a, b}, first{place.a, place.b};
       for (end = p + 1; end < places_.size() && places_[end].out == place.out; ++end)
         if (const Place& part = places_[end];
-            part.shape != place.shape || !terms_.add(layout, values, first, {part.a, part.b}, end - p))
+            part.shape != place.shape || !terms.add(layout, values, first, {part.a, part.b}, end - p))
           return;
       kernels::ContractionShape shape = shapes_[static_cast<std::size_t>(place.shape)];
-      if (!terms_.join(layout, values, first, end - p, shape)) return;
+      if (!terms.join(layout, values, first, end - p, shape)) return;
       place.shape = joined->shared(shape), place.destination = static_cast<int>(joined->places_.size());
       joined->places_.push_back(place);
     }
     joined->make_items(sums);
     joined_ = std::move(joined);
+    terms_ = std::move(terms);
   }
   /// If the places that add to one sum are divided into different items, runs them in turns: turn t runs the t-th place
   /// of each sum.
