@@ -111,6 +111,8 @@ TEST(PackedGemm, SeveralBlocksOfEveryExtent) {
       check(Problem<float>(random, 61, 1700, 660), level, packed, random);
       check(Problem<float>(random, 20, 4500, 330, false), level, packed, random);
       check(Problem<double>(random, 47, 1100, 530), level, packed, random);
+      // More rows than the panels of A that are packed together, at most 280.
+      for (int round = 0; round < 4; ++round) check(Problem<float>(random, 605, 70, 90), level, packed, random);
       if (HasFatalFailure()) return;
     }
 }

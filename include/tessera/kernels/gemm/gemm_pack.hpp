@@ -206,28 +206,29 @@ template <class T> void fetch_lanes(const T* from, std::int64_t width) {
 }
 
 /// Packs `lanes` lanes and `depth` steps into consecutive panels of `width` lanes, a multiple of a register: lane l of
-/// step k is at k * width + l of its panel. The last panel is padded. The next call packs the `following` steps, which
-/// are prefetched.
+/// step k is at k * width + l of its panel. The last panel is padded. Tiles of A use only the first `apart` lanes of a
+/// panel: the next panel begins with the lane after them, and the rest is whatever follows, up to lane `end`.
 template <class T>
 void pack_panels(PackSteps<T> along_steps, const PackSource<T>& from, std::int64_t lanes, std::int64_t depth,
-                 std::int64_t width, T* to, std::int64_t following = 0) {
+                 std::int64_t width, T* to, std::int64_t apart, std::int64_t end) {
+  const std::int64_t panels = (lanes + apart - 1) / apart;
   if (from.step == 1 && from.lane != 1) {
-    for (std::int64_t lane = 0; lane < lanes; lane += width)
-      along_steps({from.data + lane * from.lane, from.lane, 1}, std::min(width, lanes - lane), depth, width,
-                  to + lane * depth);
+    for (std::int64_t p = 0; p < panels; ++p)
+      along_steps({from.data + p * apart * from.lane, from.lane, 1}, std::min(width, end - p * apart), depth, width,
+                  to + p * width * depth);
     return;
   }
   // A few steps of all panels at a time, so that the source is read in long rows and from few pages.
   constexpr std::int64_t steps = 8;
   for (std::int64_t k0 = 0; k0 < depth; k0 += steps) {
-    const std::int64_t end = std::min(k0 + steps, depth);
-    for (std::int64_t lane = 0; lane < lanes; lane += width) {
-      const std::int64_t count = std::min(width, lanes - lane);
-      const T* source = from.data + lane * from.lane;
-      T* target = to + lane * depth;
-      for (std::int64_t k = k0; k < end; ++k) {
+    const std::int64_t k1 = std::min(k0 + steps, depth);
+    for (std::int64_t p = 0; p < panels; ++p) {
+      const std::int64_t count = std::min(width, end - p * apart);
+      const T* source = from.data + p * apart * from.lane;
+      T* target = to + p * width * depth;
+      for (std::int64_t k = k0; k < k1; ++k) {
         if (from.lane == 1 && count == width) {
-          if (k + steps < depth + following) fetch_lanes(source + (k + steps) * from.step, width);
+          if (k + steps < depth) fetch_lanes(source + (k + steps) * from.step, width);
           copy_lanes(source + k * from.step, width, target + k * width);
           continue;
         }
@@ -236,6 +237,11 @@ void pack_panels(PackSteps<T> along_steps, const PackSource<T>& from, std::int64
       }
     }
   }
+}
+template <class T>
+void pack_panels(PackSteps<T> along_steps, const PackSource<T>& from, std::int64_t lanes, std::int64_t depth,
+                 std::int64_t width, T* to) {
+  pack_panels(along_steps, from, lanes, depth, width, to, width, lanes);
 }
 
 }  // namespace detail

@@ -122,18 +122,15 @@ __attribute__((target("avx2,fma"), always_inline)) inline void add_product_avx2(
     ROWS(MULTIPLY)                                                                                           \
     a += a_step, b += b_step;                                                                                \
   }
-#define TESSERA_TILE_ADD(i)                                                  \
-  {                                                                          \
-    Loaded* c0 = reinterpret_cast<Loaded*>(tile.c + i * tile.c_row);         \
-    Loaded* c1 = reinterpret_cast<Loaded*>(tile.c + i * tile.c_row + lanes); \
-    *c0 += alpha * left##i, *c1 += alpha * right##i;                         \
-  }
-#define TESSERA_TILE_STORE(i)                                                \
-  {                                                                          \
-    Loaded* c0 = reinterpret_cast<Loaded*>(tile.c + i * tile.c_row);         \
-    Loaded* c1 = reinterpret_cast<Loaded*>(tile.c + i * tile.c_row + lanes); \
-    *c0 = alpha * left##i, *c1 = alpha * right##i;                           \
-  }
+#define TESSERA_TILE_SCALE(i) left##i *= alpha, right##i *= alpha;
+// All rows are read before any is written: rows are often a multiple of 4 KB apart, and a load waits for an earlier
+// store with the same offset in its page.
+#define TESSERA_TILE_ADD(i)                                   \
+  left##i += *reinterpret_cast<const Loaded*>(c + i * c_row); \
+  right##i += *reinterpret_cast<const Loaded*>(c + i * c_row + lanes);
+#define TESSERA_TILE_STORE(i)                          \
+  *reinterpret_cast<Loaded*>(c + i * c_row) = left##i; \
+  *reinterpret_cast<Loaded*>(c + i * c_row + lanes) = right##i;
 
 // Prefetches one cache line every fourth step: in a burst they would delay the loads of B's panel.
 #define TESSERA_GEMM_TILE(name, target, bytes, ROWS, MULTIPLY, a_step)          \
@@ -160,12 +157,15 @@ __attribute__((target("avx2,fma"), always_inline)) inline void add_product_avx2(
       TESSERA_TILE_STEP(ROWS, MULTIPLY, a_step)                                 \
     }                                                                           \
     for (; k > 0; --k) TESSERA_TILE_STEP(ROWS, MULTIPLY, a_step)                \
-    const T alpha = tile.alpha;                                                 \
+    T* const c = tile.c;                                                        \
+    const std::int64_t c_row = tile.c_row;                                      \
+    if (const T alpha = tile.alpha; alpha != T(1)) {                            \
+      ROWS(TESSERA_TILE_SCALE)                                                  \
+    }                                                                           \
     if (tile.accumulate) {                                                      \
       ROWS(TESSERA_TILE_ADD)                                                    \
-    } else {                                                                    \
-      ROWS(TESSERA_TILE_STORE)                                                  \
     }                                                                           \
+    ROWS(TESSERA_TILE_STORE)                                                    \
   }
 
 #if defined(__x86_64__)
@@ -186,6 +186,7 @@ TESSERA_GEMM_TILE(portable_tile_4, , 16, TESSERA_ROWS_4, TESSERA_TILE_MULTIPLY, 
 #undef TESSERA_GEMM_TILE
 #undef TESSERA_TILE_STORE
 #undef TESSERA_TILE_ADD
+#undef TESSERA_TILE_SCALE
 #undef TESSERA_TILE_STEP
 #undef TESSERA_TILE_MULTIPLY_LOADED
 #undef TESSERA_TILE_MULTIPLY_AVX512

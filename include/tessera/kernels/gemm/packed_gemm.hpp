@@ -96,11 +96,12 @@ void place_tile(const T* tile, std::int64_t width, const Gemm<T>& g, T* c, std::
     }
 }
 
-/// Panels of A, packed as tiles read them. If the columns of A are contiguous, a panel uses only part of a cache line
-/// per step, so that several panels are packed together.
+/// Panels of A, packed as tiles read them. If the columns of A are contiguous, many panels are packed together: the
+/// part of a column that a panel needs is less than a cache line, and only longer parts are read at the speed of a
+/// copy.
 template <class T> struct PanelsOfA {
   PanelsOfA(const GemmKernels<T>& by, const Gemm<T>& product)
-      : kernels(by), g(product), by_steps(g.a_row == 1 && g.a_col != 1), together(by_steps ? 4 : 1),
+      : kernels(by), g(product), by_steps(g.a_row == 1 && g.a_col != 1), together(by_steps ? 20 : 1),
         size(by.a_step * g.k), packed(thread_scratch<Scratch::panel_a, T>(static_cast<std::size_t>(together * size))) {}
 
   /// The panel of the tile at row i. Panels are used in order.
@@ -118,16 +119,11 @@ template <class T> struct PanelsOfA {
 
  private:
   void pack(std::int64_t first) const {
-    const std::int64_t rows = kernels.rows, steps = by_steps ? 8 : g.k;  // packed at a time
-    for (std::int64_t k = 0; k < g.k; k += steps)
-      for (std::int64_t j = 0; j < together && first + j * rows < g.m; ++j) {
-        const std::int64_t i = first + j * rows;
-        // a_step, whole registers, may exceed the rows of a tile: copying these further rows avoids a partial register.
-        const std::int64_t lanes = std::min(by_steps ? std::int64_t(kernels.a_step) : rows, g.m - i);
-        pack_panels<T>(kernels.pack_steps, {g.a + i * g.a_row + k * g.a_col, g.a_row, g.a_col}, lanes,
-                       std::min(steps, g.k - k), kernels.a_step, packed + j * size + k * kernels.a_step,
-                       std::max<std::int64_t>(g.k - k - steps, 0));
-      }
+    const std::int64_t rows = kernels.rows, left = g.m - first, own = std::min(together * rows, left);
+    // The panel's width, whole registers, may exceed the rows of a tile: copying further rows avoids a partial
+    // register.
+    pack_panels<T>(kernels.pack_steps, {g.a + first * g.a_row, g.a_row, g.a_col}, own, g.k, kernels.a_step, packed,
+                   rows, by_steps ? left : own);
   }
 };
 
