@@ -292,11 +292,8 @@ TESSERA_PLANNING inline void ContractionPlan::block(ContractionOptions options) 
 
   constexpr double large = 1 << 29;
   if (flops_ >= large && !as_loops_) detail::time_gemm_variants();
-  const GemmVariant& chosen = gemm_variant(cpu_level());
-  // Several threads divide small products into few wide items, and the slowest thread would finish late.
-  const bool wide = options.parallelism == 1 || flops_ / options.parallelism >= 4 * large;
-  const GemmVariant& cut_for = wide ? chosen : variants::default_gemm_variant(cpu_level());
-  const std::int64_t most_cols = detail::columns_in_cache<float>(detail::most_depth<float>, 32, cut_for);
+  const std::int64_t most_cols =
+      detail::columns_in_cache<float>(detail::most_depth<float>, 32, gemm_variant(cpu_level()));
   constexpr std::int64_t least = 64;
   const std::int64_t most_parts = 8 * std::max(options.parallelism, 1);
   const std::int64_t first_cols = (n + most_cols - 1) / most_cols;
