@@ -132,9 +132,9 @@ TEST(Programs, StacksInBranchesAndInTheCarryOfAWhileLoop) {
                          std::tuple(both.first, both.second, 0), 4);
       const auto& layers = std::get<0>(looped);
       const auto& y = std::get<1>(looped);
-      const auto with_gains = [](auto net, double factor) {
-        net[0].gain = net[0].gain * factor;
-        return net;
+      const auto with_gains = [](auto changed_layers, double factor) {
+        changed_layers[0].gain = changed_layers[0].gain * factor;
+        return changed_layers;
       };
       const auto chosen = ts::cond(
           count > 1, [&] { return std::pair(with_gains(layers, 0.5), y * 2.0); },
