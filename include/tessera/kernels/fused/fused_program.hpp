@@ -27,7 +27,7 @@ struct KernelShape {
   Pass pass[Fused::max_phases];
   int phases = 1, inputs = 0, operands = 0;
   int most_unrolled = 1;
-  int busiest_pass = 0;        ///< the most expensive of the passes that read operands
+  int fetching_pass = 0;       ///< the pass that fetches the next row, see FusedRun::fetch_ahead()
   bool only_elements = false;  ///< a row is nothing but elements: one pass, without values or results of a row
   bool only_stores = false;    ///< only elements, and each result is stored, so that elements may be computed again
   bool adds_rows = false;      ///< a row is only added to results of float or double, or combined with them otherwise
@@ -83,7 +83,9 @@ template <ScheduleSize Size> constexpr KernelShape make_shape(const Fused& fused
     pass.writes = schedule.writes[p];
     shape.in_row |= pass.reads | pass.writes;
     if (pass.unroll > shape.most_unrolled) shape.most_unrolled = pass.unroll;
-    if (p > 0 && pass.reads != 0 && pass.cost > shape.pass[shape.busiest_pass].cost) shape.busiest_pass = p;
+    const KernelShape::Pass& fetching = shape.pass[shape.fetching_pass];
+    const bool waits_less = pass.writes == 0 || shape.fetching_pass == 0 || fetching.writes != 0;
+    if (p > 0 && pass.reads != 0 && pass.cost > fetching.cost && waits_less) shape.fetching_pass = p;
   }
   shape.only_elements = fused.phases == 1 && !shape.pass[0].reduces && !schedule.saves[0];
   for (int stage = 0; stage <= 1 && shape.only_elements; ++stage)

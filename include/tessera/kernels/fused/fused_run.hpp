@@ -135,13 +135,14 @@ template <class Kernel> struct FusedRun {
   }
 
   /// Prefetch distance of a pass in bytes. Long rows: a page ahead, in the first pass. Short rows stay in the cache for
-  /// the later passes, and the most expensive pass prefetches the next row, so that memory and arithmetic overlap.
+  /// the later passes, and the most expensive of these prefetches the next row, so that memory and arithmetic overlap:
+  /// one that writes nothing, if there is one, since a pass that writes waits for memory anyway.
   template <class Pass> TESSERA_FLATTENED std::int64_t fetch_ahead(Pass pass) const {
     constexpr std::int64_t page = 4096, most = 4 * page;
     if (kernel.shape().phases == 1) return page;
     const std::int64_t row = (call.inner_end - call.inner_begin) * static_cast<std::int64_t>(sizeof(float));
     if (row > most) return pass == 0 ? page : 64;
-    return pass == kernel.shape().busiest_pass ? (row > page ? row : page) : 64;
+    return pass == kernel.shape().fetching_pass ? (row > page ? row : page) : 64;
   }
 
   template <class Pass> TESSERA_FLATTENED void run_window(Pass pass, Values& values, const Window& window) {
