@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -13,7 +14,6 @@
 #include <tessera/kernels/attention/attention_shape.hpp>
 #include <tessera/kernels/cpu.hpp>
 #include <tessera/kernels/scratch.hpp>
-#include <tessera/kernels/simd/lane_math.hpp>
 
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
@@ -134,15 +134,12 @@ template <class T> void clear(const RunningSoftmax<T>& softmax) {
   std::fill_n(softmax.sums, softmax.width * attention_queries, T(0));
 }
 
-/// Divides the sums of `columns` queries by the totals, and replaces the totals by logsumexp.
+/// Divides the sums of `count` queries by the totals, and replaces the totals by logsumexp. The logarithms are those of
+/// the C library, the same for every -march.
 template <class T>
-void finish(const AttentionKernels<T>& kernels, const RunningSoftmax<T>& softmax, std::int64_t columns) {
-  using Batch = xsimd::batch<T>;
-  kernels.divide(softmax, columns);
-  for (std::int64_t c = 0; c < columns; c += static_cast<std::int64_t>(Batch::size)) {
-    const Batch largest = Batch::load_aligned(softmax.largest + c), total = Batch::load_aligned(softmax.totals + c);
-    (largest + simd::log<T>(total)).store_aligned(softmax.totals + c);
-  }
+void finish(const AttentionKernels<T>& kernels, const RunningSoftmax<T>& softmax, std::int64_t count) {
+  kernels.divide(softmax, (count + kernels.lanes - 1) & -kernels.lanes);
+  for (std::int64_t i = 0; i < count; ++i) softmax.totals[i] = softmax.largest[i] + std::log(softmax.totals[i]);
 }
 
 }  // namespace detail
@@ -212,7 +209,7 @@ void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count,
 
   for (std::int64_t t = 0; t < tiles; ++t) {
     const QueryTile tile = tile_of(t);
-    detail::finish(kernels, tile.softmax, tile.columns);
+    detail::finish(kernels, tile.softmax, tile.count);
     if (out.data != nullptr)
       detail::transpose_tile<T>(kernels, out.at(tile.first), out.row, tile.softmax.sums, row, 1, shape.value_width,
                                 tile.count, shape.value_width, T(1));

@@ -122,7 +122,7 @@ void block_attend(const AttentionShape& shape, std::int64_t first, std::int64_t 
   }
   for (std::int64_t t = 0; t < tiles; ++t) {
     const std::int64_t from = first + t * row, own = std::min(row, first + count - from);
-    finish(kernels, softmax(t), (own + lanes - 1) & -lanes);
+    finish(kernels, softmax(t), own);
     if (out.data != nullptr) {
       transpose_tile<float>(kernels, rows, value_width, softmax(t).sums, row, 1, value_width, own, value_width, 1.0f);
       round_rows(rows, value_width, own, shape.value_width, out, from);
