@@ -41578,8 +41578,10 @@ template <class T>
 TESSERA_LEVEL_TARGET void scale_and_add(T* to, const T* from, T factor, std::int64_t rows, std::int64_t columns) {
   for (std::int64_t i = 0; i < rows; ++i, to += attention_queries)
     for (std::int64_t c = 0; c < columns; c += lanes<T>) {
-      const Vector<T> scaled = load<T>(to + c) * factor;
-      store<T>(to + c, from == nullptr ? scaled : scaled + load<T>(from + i * attention_queries + c));
+      const Vector<T> x = load<T>(to + c);
+      // By fma(), so that compilers have no product and sum to contract or not.
+      store<T>(to + c, from == nullptr ? x * factor
+                                       : fma<T>(x, all_lanes<T>(factor), load<T>(from + i * attention_queries + c)));
     }
 }
 
@@ -41861,8 +41863,10 @@ template <class T>
 TESSERA_LEVEL_TARGET void scale_and_add(T* to, const T* from, T factor, std::int64_t rows, std::int64_t columns) {
   for (std::int64_t i = 0; i < rows; ++i, to += attention_queries)
     for (std::int64_t c = 0; c < columns; c += lanes<T>) {
-      const Vector<T> scaled = load<T>(to + c) * factor;
-      store<T>(to + c, from == nullptr ? scaled : scaled + load<T>(from + i * attention_queries + c));
+      const Vector<T> x = load<T>(to + c);
+      // By fma(), so that compilers have no product and sum to contract or not.
+      store<T>(to + c, from == nullptr ? x * factor
+                                       : fma<T>(x, all_lanes<T>(factor), load<T>(from + i * attention_queries + c)));
     }
 }
 
@@ -42150,8 +42154,10 @@ template <class T>
 TESSERA_LEVEL_TARGET void scale_and_add(T* to, const T* from, T factor, std::int64_t rows, std::int64_t columns) {
   for (std::int64_t i = 0; i < rows; ++i, to += attention_queries)
     for (std::int64_t c = 0; c < columns; c += lanes<T>) {
-      const Vector<T> scaled = load<T>(to + c) * factor;
-      store<T>(to + c, from == nullptr ? scaled : scaled + load<T>(from + i * attention_queries + c));
+      const Vector<T> x = load<T>(to + c);
+      // By fma(), so that compilers have no product and sum to contract or not.
+      store<T>(to + c, from == nullptr ? x * factor
+                                       : fma<T>(x, all_lanes<T>(factor), load<T>(from + i * attention_queries + c)));
     }
 }
 
