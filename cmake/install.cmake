@@ -3,7 +3,7 @@ include(CMakePackageConfigHelpers)
 
 set(tessera_package_dir ${CMAKE_INSTALL_DATADIR}/cmake/tessera)
 
-install(DIRECTORY include/tessera DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp")
+install(DIRECTORY include/tessera DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp" PATTERN "*.inc")
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # An export set for each set of dependencies: a user of the static component needs none.

@@ -27836,6 +27836,9 @@ template <> struct Format<float> {
   // ln 2 = ln2_high + ln2_low: ln2_high has trailing zeros, so that its product with an exponent is exact without FMA.
   static constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f, log2_e = 1.44269504f;
   static constexpr float exp_lowest = -104.0f, exp_normal = -87.0f, exp_highest = 89.0f;
+  /// (exp(x) - 1 - x) / x^2 for |x| < ln 2 / 2.
+  static constexpr std::size_t exp_terms = 5;
+  static constexpr float exp_tail[] = {0.5f, 0.166665733f, 0.0416665487f, 0.00836377405f, 0.00139269268f};
 };
 
 template <> struct Format<double> {
@@ -27846,6 +27849,17 @@ template <> struct Format<double> {
   static constexpr std::int64_t sqrt_half_bits = 0x3fe6a09e667f3bcd;
   static constexpr double ln2_high = 0x1.62e42feep-1, ln2_low = 0x1.a39ef35793c76p-33, log2_e = 0x1.71547652b82fep+0;
   static constexpr double exp_lowest = -746.0, exp_normal = -708.0, exp_highest = 710.0;
+  static constexpr std::size_t exp_terms = 10;
+  static constexpr double exp_tail[] = {0.5,
+                                        0x1.5555555555556p-3,
+                                        0x1.5555555553b6cp-5,
+                                        0x1.1111111110918p-7,
+                                        0x1.6c16c1794e1dcp-10,
+                                        0x1.a01a01a83ba17p-13,
+                                        0x1.a019b621f9d08p-16,
+                                        0x1.71de0be2b5e96p-19,
+                                        0x1.2894f52583578p-22,
+                                        0x1.af3ce42b12b24p-26};
 };
 
 template <class T> using int_batch = xsimd::batch<typename Format<T>::Int>;
@@ -28023,6 +28037,11 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace simd {
 
+template <class T, std::size_t... I>
+TESSERA_INLINE xsimd::batch<T> exp_tail(const xsimd::batch<T>& r, std::index_sequence<I...>) {
+  return polynomial<T>(r, Format<T>::exp_tail[I]...);
+}
+
 /// Returns q and sets n with exp(x) = 2^n (1 + q), n an integer and |q| < 0.42.
 template <class T> TESSERA_INLINE xsimd::batch<T> split_exp(const xsimd::batch<T>& x, RoundedExponent<T>& exponent) {
   using Batch = xsimd::batch<T>;
@@ -28030,14 +28049,7 @@ template <class T> TESSERA_INLINE xsimd::batch<T> split_exp(const xsimd::batch<T
   exponent.shifted = simd::fma<T>(x, Batch(F::log2_e), Batch(F::round));
   const Batch n = exponent.value();
   const Batch r = simd::fma<T>(n, Batch(-F::ln2_low), simd::fma<T>(n, Batch(-F::ln2_high), x));
-  Batch tail;
-  if constexpr (std::is_same_v<T, float>)
-    tail = polynomial<T>(r, 0.5f, 0.166665733f, 0.0416665487f, 0.00836377405f, 0.00139269268f);
-  else
-    tail = polynomial<T>(r, 0.5, 0x1.5555555555556p-3, 0x1.5555555553b6cp-5, 0x1.1111111110918p-7,
-                         0x1.6c16c1794e1dcp-10, 0x1.a01a01a83ba17p-13, 0x1.a019b621f9d08p-16, 0x1.71de0be2b5e96p-19,
-                         0x1.2894f52583578p-22, 0x1.af3ce42b12b24p-26);
-  return simd::fma<T>(r * r, tail, r);
+  return simd::fma<T>(r * r, exp_tail<T>(r, std::make_index_sequence<F::exp_terms>{}), r);
 }
 
 #if defined(__AVX512F__)
@@ -32268,10 +32280,9 @@ namespace tessera {
 struct BuildInfo {
   std::string_view compiler;  ///< such as "g++ 12.2.0"
   bool is_optimised;          ///< compiled with -O1 or more
-  /// Of fused elementwise operations and reductions, and of attention in f32 and f64, such as "sse2" or "avx2_fma":
-  /// those that -march allows.
+  /// Of fused elementwise operations and reductions, such as "sse2" or "avx2_fma": those that -march allows.
   std::string_view instructions;
-  std::string_view products;    ///< the kernels of matrix products, chosen when the program runs: "avx512", ...
+  std::string_view products;    ///< the kernels of products and attention, chosen when the program runs: "avx512", ...
   kernels::CpuLevel level;      ///< the highest level that `instructions` include
   kernels::CpuLevel processor;  ///< the highest level of this processor
   /// The member of the kernels of f32 and f64 products, such as "avx512_double", and why it was chosen, such as "for
@@ -41140,176 +41151,10 @@ template <DTypeSet Types, ReducedTypes Combined> class AlongStep final : public 
 
 #endif
 
-// ---- tessera/kernels/gemm/tile_product.hpp
+// ---- tessera/kernels/attention/attention_shape.hpp
 
-#ifndef TESSERA_KERNELS_GEMM_TILE_PRODUCT_HPP
-#define TESSERA_KERNELS_GEMM_TILE_PRODUCT_HPP
-
-TESSERA_KERNEL_CODE_BEGIN
-namespace tessera::kernels::inline TESSERA_ISA {
-
-/// An operand that is read element by element and broadcast to a register. Any strides; not packed.
-template <class T> struct Broadcast {
-  const T* data = nullptr;
-  std::int64_t row = 0, col = 0;
-};
-
-namespace detail {
-
-/// x, a value that was loaded and is used many times, in a register. Otherwise g++ 12 makes a load of each use, an
-/// operand in memory: one and a half loads for each product, where processors have one load port for each multiplier.
-template <class T> TESSERA_INLINE xsimd::batch<T> in_register(xsimd::batch<T> x) {
-#if defined(__AVX512F__)
-  asm("" : "+v"(x.data));
-#elif defined(__x86_64__)
-  asm("" : "+x"(x.data));
-#endif
-  return x;
-}
-
-/// A micro-kernel: a block of M rows and N registers of C, accumulated in registers over the whole depth.
-template <int M, int N, class T>
-void product_block(T* c, std::int64_t c_row, const Broadcast<T>& a, const T* b, std::int64_t b_row, std::int64_t depth,
-                   bool adds) {
-  using Batch = xsimd::batch<T>;
-  constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
-  [&]<std::size_t... I, std::size_t... J>(std::index_sequence<I...>, std::index_sequence<J...>) TESSERA_INLINE_LAMBDA {
-    Batch sum[M * N];
-    // One address for each row, in turn: g++ 12 would compute and keep all of them.
-    T* at = c;
-    const auto next = [&](std::size_t i) TESSERA_INLINE_LAMBDA {
-      T* const own = at;
-      if (i % N == N - 1) at += c_row;
-      return own + static_cast<std::int64_t>(i % N) * lanes;
-    };
-    if (adds)
-      ((sum[I] = Batch::load_unaligned(next(I))), ...);
-    else
-      ((sum[I] = Batch(T(0))), ...);
-    const T* x = a.data;
-    for (std::int64_t k = 0; k < depth; ++k, x += a.col, b += b_row) {
-      const Batch row[N] = {in_register<T>(Batch::load_unaligned(b + static_cast<std::int64_t>(J) * lanes))...};
-      ((sum[I] = simd::fma<T>(Batch(x[static_cast<std::int64_t>(I / N) * a.row]), row[I % N], sum[I])), ...);
-    }
-    at = c;
-    (sum[I].store_unaligned(next(I)), ...);
-  }(std::make_index_sequence<static_cast<std::size_t>(M * N)>{},
-    std::make_index_sequence<static_cast<std::size_t>(N)>{});
-}
-
-/// Registers along a row of a block: with 32 vector registers 24 are accumulators, with 16 there are 12.
-#if defined(__AVX512F__) || defined(__aarch64__)
-inline constexpr int block_columns = 4;
-#else
-inline constexpr int block_columns = 2;
-#endif
-inline constexpr int block_rows = 6;
-
-template <int N, class T>
-void product_columns(T* c, std::int64_t c_row, Broadcast<T> a, const T* b, std::int64_t b_row, std::int64_t rows,
-                     std::int64_t depth, bool adds) {
-  const auto step = [&]<int M>(std::integral_constant<int, M>) {
-    product_block<M, N, T>(c, c_row, a, b, b_row, depth, adds);
-    rows -= M;
-    c += M * c_row;
-    a.data += M * a.row;
-  };
-  while (rows >= block_rows) step(std::integral_constant<int, block_rows>{});
-  if (rows >= 4) step(std::integral_constant<int, 4>{});
-  if (rows >= 2) step(std::integral_constant<int, 2>{});
-  if (rows >= 1) step(std::integral_constant<int, 1>{});
-}
-
-}  // namespace detail
-
-/// C = A B or C += A B for operands in the L1 cache. A is [rows, depth]; B is [depth, registers] and C [rows,
-/// registers], both with stride 1 along registers. Sums are in the order of depth, whatever the block.
-template <class T>
-void tile_product(T* c, std::int64_t c_row, const Broadcast<T>& a, const T* b, std::int64_t b_row, std::int64_t rows,
-                  std::int64_t registers, std::int64_t depth, bool adds) {
-  constexpr auto lanes = static_cast<std::int64_t>(xsimd::batch<T>::size);
-  constexpr int most = detail::block_columns;
-  std::int64_t j = 0;
-  for (; j + most <= registers; j += most)
-    detail::product_columns<most, T>(c + j * lanes, c_row, a, b + j * lanes, b_row, rows, depth, adds);
-  if constexpr (most == 4) {
-    if (registers - j == 3)
-      return detail::product_columns<3, T>(c + j * lanes, c_row, a, b + j * lanes, b_row, rows, depth, adds);
-    if (registers - j == 2)
-      return detail::product_columns<2, T>(c + j * lanes, c_row, a, b + j * lanes, b_row, rows, depth, adds);
-  }
-  if (registers - j == 1)
-    detail::product_columns<1, T>(c + j * lanes, c_row, a, b + j * lanes, b_row, rows, depth, adds);
-}
-
-namespace simd {
-
-/// The low or high half of the interleaving of two registers.
-template <int Half, class T, std::size_t... I>
-TESSERA_INLINE xsimd::batch<T> interleave(const xsimd::batch<T>& a, const xsimd::batch<T>& b,
-                                          std::index_sequence<I...>) {
-  constexpr int lanes = Lanes<T>::part_width;
-  return to_batch<T>(
-      __builtin_shufflevector(to_native<T>(a), to_native<T>(b),
-                              (static_cast<int>(I) / 2 + static_cast<int>(I) % 2 * lanes + Half * lanes / 2)...));
-}
-
-/// Transposes a square of registers in log2(lanes) rounds of interleaving.
-template <int Rounds, class T, std::size_t... I>
-TESSERA_INLINE void transpose_square(xsimd::batch<T>* x, std::index_sequence<I...> halves) {
-  if constexpr (Rounds > 1) {
-    constexpr std::size_t middle = sizeof...(I);
-    constexpr auto all = std::make_index_sequence<2 * middle>{};
-    const xsimd::batch<T> low[middle] = {interleave<0, T>(x[I], x[I + middle], all)...};
-    const xsimd::batch<T> high[middle] = {interleave<1, T>(x[I], x[I + middle], all)...};
-    ((x[2 * I] = low[I], x[2 * I + 1] = high[I]), ...);
-    transpose_square<Rounds / 2, T>(x, halves);
-  }
-}
-
-/// Transposes a square of elements from `from` to `to` and multiplies by `factor`.
-template <class T, std::size_t... I>
-TESSERA_INLINE void copy_transposed(T* to, std::int64_t to_row, const T* from, std::int64_t from_row,
-                                    const xsimd::batch<T>& factor, std::index_sequence<I...>) {
-  xsimd::batch<T> x[] = {xsimd::batch<T>::load_unaligned(from + static_cast<std::int64_t>(I) * from_row)...};
-  transpose_square<static_cast<int>(sizeof...(I)), T>(x, std::make_index_sequence<sizeof...(I) / 2>{});
-  ((x[I] * factor).store_unaligned(to + static_cast<std::int64_t>(I) * to_row), ...);
-}
-
-}  // namespace simd
-
-/// to[c * to_row + r] = factor * from[r * from_row + c * from_col], zeros for r in [rows, padded).
-template <class T>
-void transpose_tile(T* to, std::int64_t to_row, const T* from, std::int64_t from_row, std::int64_t from_col,
-                    std::int64_t rows, std::int64_t cols, std::int64_t padded, T factor) {
-  using Batch = xsimd::batch<T>;
-  constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
-  std::int64_t whole_rows = 0, whole_cols = 0;
-  if (from_col == 1) {
-    whole_rows = rows / lanes * lanes;
-    whole_cols = cols / lanes * lanes;
-    const Batch scale(factor);
-    for (std::int64_t r = 0; r < whole_rows; r += lanes)
-      for (std::int64_t c = 0; c < whole_cols; c += lanes)
-        simd::copy_transposed<T>(to + c * to_row + r, to_row, from + r * from_row + c, from_row, scale,
-                                 std::make_index_sequence<static_cast<std::size_t>(lanes)>{});
-  }
-  for (std::int64_t c = 0; c < cols; ++c) {
-    for (std::int64_t r = c < whole_cols ? whole_rows : 0; r < rows; ++r)
-      to[c * to_row + r] = factor * from[r * from_row + c * from_col];
-    for (std::int64_t r = rows; r < padded; ++r) to[c * to_row + r] = T(0);
-  }
-}
-
-}  // namespace tessera::kernels::inline TESSERA_ISA
-TESSERA_KERNEL_CODE_END
-
-#endif
-
-// ---- tessera/kernels/attention/attention.hpp
-
-#ifndef TESSERA_KERNELS_ATTENTION_ATTENTION_HPP
-#define TESSERA_KERNELS_ATTENTION_ATTENTION_HPP
+#ifndef TESSERA_KERNELS_ATTENTION_ATTENTION_SHAPE_HPP
+#define TESSERA_KERNELS_ATTENTION_ATTENTION_SHAPE_HPP
 
 namespace tessera::kernels {
 
@@ -41392,8 +41237,7 @@ struct KeySteps {
       const std::int64_t own = std::min(attention_step, keys - first),
                          behind = std::max<std::int64_t>(0, key + first - position);
       if (behind >= count) return;
-      steps[size++] = {first, own, behind / lanes * lanes,
-                       key + first + own - 1 > position || key + first < begin_of_last};
+      steps[size++] = {first, own, behind & -lanes, key + first + own - 1 > position || key + first < begin_of_last};
     }
   }
   /// Number of keys of the tile that the queries of the register at `lane` process.
@@ -41405,6 +41249,962 @@ struct KeySteps {
 };
 
 }  // namespace tessera::kernels
+
+#endif
+
+// ---- tessera/kernels/attention/attention_kernels.hpp
+
+#ifndef TESSERA_KERNELS_ATTENTION_ATTENTION_KERNELS_HPP
+#define TESSERA_KERNELS_ATTENTION_ATTENTION_KERNELS_HPP
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+namespace tessera::kernels {
+
+/// An operand that is read element by element and broadcast to a vector. Any strides; not packed.
+template <class T> struct Broadcast {
+  const T* data = nullptr;
+  std::int64_t row = 0, col = 0;
+};
+
+/// The state of online softmax of a tile of queries: the maximum score, the sum of exponentials, and the sum of values
+/// weighted by the exponentials, by query.
+template <class T> struct RunningSoftmax {
+  T *largest, *totals, *sums;
+  std::int64_t width;  ///< width of the values: rows of `sums`
+};
+
+/// A tile of the gradient, with a row for each key: scores, which become the weights of the softmax; products of the
+/// cotangents with the values, which become the gradients of the scores, times `factor`.
+template <class T> struct SlopeRows {
+  T *weights, *slopes;
+  const T *logarithms, *products;  ///< by query: logsumexp of its scores, product of its cotangent with its output
+  T factor;
+};
+
+/// The vector code of attention for one CpuLevel. A column is a query or an element of a row; columns are whole vectors
+/// and, except in multiply(), rows of tiles are attention_queries apart.
+template <class T> struct AttentionKernels {
+  std::int64_t lanes;          ///< of a vector
+  std::int64_t block_columns;  ///< of a block of a product, which reads each row of its left operand once
+  /// C = A B, or C += A B, for operands in the L1 cache. A is [rows, depth], B [depth, columns]. Sums are in the order
+  /// of depth.
+  void (*multiply)(T* c, std::int64_t c_row, const Broadcast<T>& a, const T* b, std::int64_t b_row, std::int64_t rows,
+                   std::int64_t columns, std::int64_t depth, bool adds);
+  /// to[c * to_row + r] = factor * from[r * from_row + c] for whole vectors of rows and columns.
+  void (*transpose)(T* to, std::int64_t to_row, const T* from, std::int64_t from_row, std::int64_t rows,
+                    std::int64_t columns, T factor);
+  /// Replaces the scores of `keys` rows, in the vector at column `c`, by exp(score - maximum). If the maximum grows,
+  /// rescales the sums.
+  void (*take)(const RunningSoftmax<T>& softmax, T* scores, std::int64_t keys, std::int64_t c);
+  /// Divides the sums by the totals. A query without keys gets 0.
+  void (*divide)(const RunningSoftmax<T>& softmax, std::int64_t columns);
+  void (*find_slopes)(const SlopeRows<T>& of, std::int64_t keys, std::int64_t columns);
+  /// to = factor * to + from; without `from` if that is null.
+  void (*scale_and_add)(T* to, const T* from, T factor, std::int64_t rows, std::int64_t columns);
+  /// to[c] = the sum of x[i, c] * y[i, c] over the rows i.
+  void (*column_products)(T* to, const T* x, const T* y, std::int64_t rows, std::int64_t columns);
+};
+
+}  // namespace tessera::kernels
+
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// Member types, since as a template argument a vector type loses its attribute.
+template <class T, int Bytes> struct LevelVector {
+  typedef T type __attribute__((vector_size(Bytes)));
+  typedef T in_memory __attribute__((vector_size(Bytes), aligned(alignof(T)), may_alias));
+};
+
+#if defined(__x86_64__)
+#define TESSERA_LEVEL avx512_attention
+#define TESSERA_LEVEL_TARGET __attribute__((target("avx512f")))
+#define TESSERA_LEVEL_BYTES 64
+#define TESSERA_LEVEL_COLUMNS 4
+// The vector code of attention for one CpuLevel. attention_kernels.hpp includes it once for each level, since a target
+// attribute cannot depend on a template parameter, and g++ splits vectors that the target of a function lacks before it
+// inlines that function. It defines TESSERA_LEVEL, the namespace; TESSERA_LEVEL_TARGET, the attribute;
+// TESSERA_LEVEL_BYTES of a vector; and TESSERA_LEVEL_COLUMNS, the vectors along a row of a block of a product.
+
+namespace TESSERA_LEVEL {
+
+template <class T> using Vector = typename LevelVector<T, TESSERA_LEVEL_BYTES>::type;
+template <class T> using Ints = Vector<typename simd::Format<T>::Int>;
+template <class T> inline constexpr auto lanes = static_cast<std::int64_t>(sizeof(Vector<T>) / sizeof(T));
+
+template <class T> TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> load(const T* from) {
+  return *reinterpret_cast<const typename LevelVector<T, TESSERA_LEVEL_BYTES>::in_memory*>(from);
+}
+template <class T> TESSERA_LEVEL_TARGET TESSERA_INLINE void store(T* to, const Vector<T>& x) {
+  *reinterpret_cast<typename LevelVector<T, TESSERA_LEVEL_BYTES>::in_memory*>(to) = x;
+}
+template <class T> TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> all_lanes(T x) { return x - Vector<T>{}; }
+
+/// a * b + c, rounded once if the level has an instruction for that, at every level of optimisation.
+template <class T>
+TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> fma(const Vector<T>& a, const Vector<T>& b, const Vector<T>& c) {
+#if TESSERA_LEVEL_BYTES == 64
+  if constexpr (sizeof(T) == 4)
+    return _mm512_fmadd_ps(a, b, c);
+  else
+    return _mm512_fmadd_pd(a, b, c);
+#elif TESSERA_LEVEL_BYTES == 32
+  if constexpr (sizeof(T) == 4)
+    return _mm256_fmadd_ps(a, b, c);
+  else
+    return _mm256_fmadd_pd(a, b, c);
+#elif defined(__FMA__)
+  if constexpr (sizeof(T) == 4)
+    return _mm_fmadd_ps(a, b, c);
+  else
+    return _mm_fmadd_pd(a, b, c);
+#elif defined(__aarch64__)
+  if constexpr (sizeof(T) == 4)
+    return vfmaq_f32(c, a, b);
+  else
+    return vfmaq_f64(c, a, b);
+#else
+  return a * b + c;
+#endif
+}
+
+/// The larger operand, `y` if one is NaN.
+template <class T> TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> larger(const Vector<T>& x, const Vector<T>& y) {
+  return x > y ? x : y;
+}
+
+/// x, a value that was loaded and is used many times, in a register. Otherwise g++ 12 makes a load of each use, an
+/// operand in memory: one and a half loads for each product, where processors have one load port for each multiplier.
+template <class T> TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> in_register(Vector<T> x) {
+#if TESSERA_LEVEL_BYTES == 64
+  asm("" : "+v"(x));
+#elif defined(__x86_64__)
+  asm("" : "+x"(x));
+#endif
+  return x;
+}
+
+/// A micro-kernel: a block of M rows and N vectors of C, accumulated in registers over the whole depth.
+template <int N, class T, std::size_t... I, std::size_t... J>
+TESSERA_LEVEL_TARGET void product_block(T* c, std::int64_t c_row, const Broadcast<T>& a, const T* b, std::int64_t b_row,
+                                        std::int64_t depth, bool adds, std::index_sequence<I...>,
+                                        std::index_sequence<J...>) {
+  Vector<T> sum[sizeof...(I)];
+  // One address for each row, in turn: g++ 12 would compute and keep all of them.
+  T* at = c;
+  const auto next = [&](std::size_t i) TESSERA_INLINE_LAMBDA {
+    T* const own = at;
+    if (i % N == N - 1) at += c_row;
+    return own + static_cast<std::int64_t>(i % N) * lanes<T>;
+  };
+  if (adds)
+    ((sum[I] = load<T>(next(I))), ...);
+  else
+    ((sum[I] = Vector<T>{}), ...);
+  const T* x = a.data;
+  for (std::int64_t k = 0; k < depth; ++k, x += a.col, b += b_row) {
+    const Vector<T> row[N] = {in_register<T>(load<T>(b + static_cast<std::int64_t>(J) * lanes<T>))...};
+    ((sum[I] = fma<T>(all_lanes<T>(x[static_cast<std::int64_t>(I / N) * a.row]), row[I % N], sum[I])), ...);
+  }
+  at = c;
+  (store<T>(next(I), sum[I]), ...);
+}
+
+template <int M, int N, class T>
+void product_rows(T*& c, std::int64_t c_row, Broadcast<T>& a, const T* b, std::int64_t b_row, std::int64_t depth,
+                  bool adds) {
+  product_block<N, T>(c, c_row, a, b, b_row, depth, adds, std::make_index_sequence<static_cast<std::size_t>(M * N)>{},
+                      std::make_index_sequence<static_cast<std::size_t>(N)>{});
+  c += M * c_row;
+  a.data += M * a.row;
+}
+
+template <int N, class T>
+void product_columns(T* c, std::int64_t c_row, Broadcast<T> a, const T* b, std::int64_t b_row, std::int64_t rows,
+                     std::int64_t depth, bool adds) {
+  // 8 rows are two blocks of 4: blocks of 2 would have too few sums to hide the latency of their additions.
+  for (; rows >= 6 && rows / 2 != 4; rows -= 6) product_rows<6, N, T>(c, c_row, a, b, b_row, depth, adds);
+  for (; rows >= 4; rows -= 4) product_rows<4, N, T>(c, c_row, a, b, b_row, depth, adds);
+  for (; rows >= 1; --rows) product_rows<1, N, T>(c, c_row, a, b, b_row, depth, adds);
+}
+
+template <class T>
+void multiply(T* c, std::int64_t c_row, const Broadcast<T>& a, const T* b, std::int64_t b_row, std::int64_t rows,
+              std::int64_t columns, std::int64_t depth, bool adds) {
+  constexpr int most = TESSERA_LEVEL_COLUMNS;
+  std::int64_t j = 0;
+  for (; j + most * lanes<T> <= columns; j += most * lanes<T>)
+    product_columns<most, T>(c + j, c_row, a, b + j, b_row, rows, depth, adds);
+  const std::int64_t left = (columns - j) / lanes<T>;
+  if constexpr (most == 4) {
+    if (left == 3) return product_columns<3, T>(c + j, c_row, a, b + j, b_row, rows, depth, adds);
+    if (left == 2) return product_columns<2, T>(c + j, c_row, a, b + j, b_row, rows, depth, adds);
+  }
+  if (left == 1) product_columns<1, T>(c + j, c_row, a, b + j, b_row, rows, depth, adds);
+}
+
+/// The low or high half of the interleaving of two vectors.
+template <int Half, class T, std::size_t... I>
+TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> interleave(const Vector<T>& a, const Vector<T>& b,
+                                                         std::index_sequence<I...>) {
+  constexpr int count = static_cast<int>(lanes<T>);
+  return __builtin_shufflevector(a, b,
+                                 (static_cast<int>(I) / 2 + static_cast<int>(I) % 2 * count + Half * count / 2)...);
+}
+
+/// Transposes a square of vectors in log2(lanes) rounds of interleaving.
+template <int Rounds, class T, std::size_t... I>
+TESSERA_LEVEL_TARGET TESSERA_INLINE void transpose_square(Vector<T>* x, std::index_sequence<I...> halves) {
+  if constexpr (Rounds > 1) {
+    constexpr std::size_t middle = sizeof...(I);
+    constexpr auto all = std::make_index_sequence<2 * middle>{};
+    const Vector<T> low[middle] = {interleave<0, T>(x[I], x[I + middle], all)...};
+    const Vector<T> high[middle] = {interleave<1, T>(x[I], x[I + middle], all)...};
+    ((x[2 * I] = low[I], x[2 * I + 1] = high[I]), ...);
+    transpose_square<Rounds / 2, T>(x, halves);
+  }
+}
+
+template <class T, std::size_t... I>
+TESSERA_LEVEL_TARGET void transpose_squares(T* to, std::int64_t to_row, const T* from, std::int64_t from_row,
+                                            std::int64_t rows, std::int64_t columns, T factor,
+                                            std::index_sequence<I...>) {
+  for (std::int64_t r = 0; r < rows; r += lanes<T>)
+    for (std::int64_t c = 0; c < columns; c += lanes<T>) {
+      Vector<T> x[] = {load<T>(from + (r + static_cast<std::int64_t>(I)) * from_row + c)...};
+      transpose_square<static_cast<int>(lanes<T>), T>(x, std::make_index_sequence<sizeof...(I) / 2>{});
+      (store<T>(to + (c + static_cast<std::int64_t>(I)) * to_row + r, x[I] * factor), ...);
+    }
+}
+template <class T>
+void transpose(T* to, std::int64_t to_row, const T* from, std::int64_t from_row, std::int64_t rows,
+               std::int64_t columns, T factor) {
+  transpose_squares<T>(to, to_row, from, from_row, rows, columns, factor,
+                       std::make_index_sequence<static_cast<std::size_t>(lanes<T>)>{});
+}
+
+template <class T, std::size_t... I>
+TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> exp_tail(const Vector<T>& r, std::index_sequence<I...>) {
+  constexpr auto& terms = simd::Format<T>::exp_tail;
+  Vector<T> sum = all_lanes<T>(terms[sizeof...(I)]);
+  ((sum = fma<T>(sum, r, all_lanes<T>(terms[sizeof...(I) - 1 - I]))), ...);
+  return sum;
+}
+
+/// simd::fading_exp(): exp(x) for x <= 0, but 0 instead of a denormal result.
+template <class T> TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> fading_exp(const Vector<T>& x) {
+  using F = simd::Format<T>;
+  const Vector<T> shifted = fma<T>(x, all_lanes<T>(F::log2_e), all_lanes<T>(F::round)), n = shifted - F::round;
+  const Vector<T> r = fma<T>(n, all_lanes<T>(-F::ln2_low), fma<T>(n, all_lanes<T>(-F::ln2_high), x));
+  const Vector<T> tail = exp_tail<T>(r, std::make_index_sequence<F::exp_terms - 1>{});
+  const Vector<T> power = fma<T>(r * r, tail, r) + T(1);
+  const auto result = (Vector<T>)((Ints<T>)power + ((Ints<T>)shifted << F::mantissa));
+  return x < F::exp_normal ? Vector<T>{} : result;
+}
+
+template <class T> TESSERA_LEVEL_TARGET TESSERA_INLINE bool any(const Ints<T>& mask) {
+  std::uint64_t words[TESSERA_LEVEL_BYTES / 8], all = 0;
+  std::memcpy(words, &mask, sizeof mask);
+  for (const std::uint64_t word : words) all |= word;
+  return all != 0;
+}
+
+/// Replaces a score by exp(score - base), and returns that.
+template <class T> TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> weigh(T* score, const Vector<T>& base) {
+  const Vector<T> weight = fading_exp<T>(load<T>(score) - base);
+  store<T>(score, weight);
+  return weight;
+}
+
+template <class T>
+TESSERA_LEVEL_TARGET void take(const RunningSoftmax<T>& softmax, T* scores, std::int64_t keys, std::int64_t c) {
+  constexpr std::int64_t row = attention_queries;
+  T* const at = scores + c;
+  // Two independent chains, to hide the latency of each operation.
+  const Vector<T> before = load<T>(softmax.largest + c);
+  Vector<T> even = before, odd = before;
+  std::int64_t i = 0;
+  for (; i + 1 < keys; i += 2) {
+    even = larger<T>(even, load<T>(at + i * row));
+    odd = larger<T>(odd, load<T>(at + (i + 1) * row));
+  }
+  if (i < keys) even = larger<T>(even, load<T>(at + i * row));
+  const Vector<T> now = larger<T>(even, odd);
+  // Of a query whose scores are masked so far, all exponentials are 0.
+  const Vector<T> base = larger<T>(now, all_lanes<T>(static_cast<T>(least_score)));
+  Vector<T> shrink = all_lanes<T>(T(1));
+  if (any<T>(now > before)) {
+    shrink = fading_exp<T>(before - base);
+    store<T>(softmax.largest + c, now);
+    for (T* sum = softmax.sums + c; sum < softmax.sums + softmax.width * row; sum += row)
+      store<T>(sum, load<T>(sum) * shrink);
+  }
+  Vector<T> total{}, other{};
+  for (i = 0; i + 1 < keys; i += 2) {
+    total += weigh<T>(at + i * row, base);
+    other += weigh<T>(at + (i + 1) * row, base);
+  }
+  if (i < keys) total += weigh<T>(at + i * row, base);
+  store<T>(softmax.totals + c, fma<T>(load<T>(softmax.totals + c), shrink, total + other));
+}
+
+template <class T> TESSERA_LEVEL_TARGET void divide(const RunningSoftmax<T>& softmax, std::int64_t columns) {
+  constexpr std::int64_t row = attention_queries;
+  for (std::int64_t c = 0; c < columns; c += lanes<T>) {
+    const Vector<T> total = load<T>(softmax.totals + c), inverse = total == T(0) ? Vector<T>{} : T(1) / total;
+    for (T* sum = softmax.sums + c; sum < softmax.sums + softmax.width * row; sum += row)
+      store<T>(sum, load<T>(sum) * inverse);
+  }
+}
+
+template <class T>
+TESSERA_LEVEL_TARGET void find_slopes(const SlopeRows<T>& of, std::int64_t keys, std::int64_t columns) {
+  for (std::int64_t i = 0; i < keys; ++i)
+    for (std::int64_t c = 0; c < columns; c += lanes<T>) {
+      T *const weight = of.weights + i * attention_queries + c, *const slope = of.slopes + i * attention_queries + c;
+      const Vector<T> p = weigh<T>(weight, load<T>(of.logarithms + c));
+      store<T>(slope, p * (load<T>(slope) - load<T>(of.products + c)) * of.factor);
+    }
+}
+
+template <class T>
+TESSERA_LEVEL_TARGET void scale_and_add(T* to, const T* from, T factor, std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t i = 0; i < rows; ++i, to += attention_queries)
+    for (std::int64_t c = 0; c < columns; c += lanes<T>) {
+      const Vector<T> x = load<T>(to + c);
+      // By fma(), so that compilers have no product and sum to contract or not.
+      store<T>(to + c, from == nullptr ? x * factor
+                                       : fma<T>(x, all_lanes<T>(factor), load<T>(from + i * attention_queries + c)));
+    }
+}
+
+template <class T>
+TESSERA_LEVEL_TARGET void column_products(T* to, const T* x, const T* y, std::int64_t rows, std::int64_t columns) {
+  constexpr std::int64_t row = attention_queries;
+  for (std::int64_t c = 0; c < columns; c += lanes<T>) {
+    Vector<T> sum{};
+    for (std::int64_t i = 0; i < rows; ++i) sum = fma<T>(load<T>(x + i * row + c), load<T>(y + i * row + c), sum);
+    store<T>(to + c, sum);
+  }
+}
+
+template <class T>
+inline constexpr AttentionKernels<T> attention_kernels{lanes<T>,           TESSERA_LEVEL_COLUMNS* lanes<T>,
+                                                       &multiply<T>,       &transpose<T>,
+                                                       &take<T>,           &divide<T>,
+                                                       &find_slopes<T>,    &scale_and_add<T>,
+                                                       &column_products<T>};
+
+}  // namespace TESSERA_LEVEL
+
+#undef TESSERA_LEVEL
+#undef TESSERA_LEVEL_TARGET
+#undef TESSERA_LEVEL_BYTES
+#undef TESSERA_LEVEL_COLUMNS
+
+#define TESSERA_LEVEL avx2_attention
+#define TESSERA_LEVEL_TARGET __attribute__((target("avx2,fma")))
+#define TESSERA_LEVEL_BYTES 32
+#define TESSERA_LEVEL_COLUMNS 2
+// The vector code of attention for one CpuLevel. attention_kernels.hpp includes it once for each level, since a target
+// attribute cannot depend on a template parameter, and g++ splits vectors that the target of a function lacks before it
+// inlines that function. It defines TESSERA_LEVEL, the namespace; TESSERA_LEVEL_TARGET, the attribute;
+// TESSERA_LEVEL_BYTES of a vector; and TESSERA_LEVEL_COLUMNS, the vectors along a row of a block of a product.
+
+namespace TESSERA_LEVEL {
+
+template <class T> using Vector = typename LevelVector<T, TESSERA_LEVEL_BYTES>::type;
+template <class T> using Ints = Vector<typename simd::Format<T>::Int>;
+template <class T> inline constexpr auto lanes = static_cast<std::int64_t>(sizeof(Vector<T>) / sizeof(T));
+
+template <class T> TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> load(const T* from) {
+  return *reinterpret_cast<const typename LevelVector<T, TESSERA_LEVEL_BYTES>::in_memory*>(from);
+}
+template <class T> TESSERA_LEVEL_TARGET TESSERA_INLINE void store(T* to, const Vector<T>& x) {
+  *reinterpret_cast<typename LevelVector<T, TESSERA_LEVEL_BYTES>::in_memory*>(to) = x;
+}
+template <class T> TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> all_lanes(T x) { return x - Vector<T>{}; }
+
+/// a * b + c, rounded once if the level has an instruction for that, at every level of optimisation.
+template <class T>
+TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> fma(const Vector<T>& a, const Vector<T>& b, const Vector<T>& c) {
+#if TESSERA_LEVEL_BYTES == 64
+  if constexpr (sizeof(T) == 4)
+    return _mm512_fmadd_ps(a, b, c);
+  else
+    return _mm512_fmadd_pd(a, b, c);
+#elif TESSERA_LEVEL_BYTES == 32
+  if constexpr (sizeof(T) == 4)
+    return _mm256_fmadd_ps(a, b, c);
+  else
+    return _mm256_fmadd_pd(a, b, c);
+#elif defined(__FMA__)
+  if constexpr (sizeof(T) == 4)
+    return _mm_fmadd_ps(a, b, c);
+  else
+    return _mm_fmadd_pd(a, b, c);
+#elif defined(__aarch64__)
+  if constexpr (sizeof(T) == 4)
+    return vfmaq_f32(c, a, b);
+  else
+    return vfmaq_f64(c, a, b);
+#else
+  return a * b + c;
+#endif
+}
+
+/// The larger operand, `y` if one is NaN.
+template <class T> TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> larger(const Vector<T>& x, const Vector<T>& y) {
+  return x > y ? x : y;
+}
+
+/// x, a value that was loaded and is used many times, in a register. Otherwise g++ 12 makes a load of each use, an
+/// operand in memory: one and a half loads for each product, where processors have one load port for each multiplier.
+template <class T> TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> in_register(Vector<T> x) {
+#if TESSERA_LEVEL_BYTES == 64
+  asm("" : "+v"(x));
+#elif defined(__x86_64__)
+  asm("" : "+x"(x));
+#endif
+  return x;
+}
+
+/// A micro-kernel: a block of M rows and N vectors of C, accumulated in registers over the whole depth.
+template <int N, class T, std::size_t... I, std::size_t... J>
+TESSERA_LEVEL_TARGET void product_block(T* c, std::int64_t c_row, const Broadcast<T>& a, const T* b, std::int64_t b_row,
+                                        std::int64_t depth, bool adds, std::index_sequence<I...>,
+                                        std::index_sequence<J...>) {
+  Vector<T> sum[sizeof...(I)];
+  // One address for each row, in turn: g++ 12 would compute and keep all of them.
+  T* at = c;
+  const auto next = [&](std::size_t i) TESSERA_INLINE_LAMBDA {
+    T* const own = at;
+    if (i % N == N - 1) at += c_row;
+    return own + static_cast<std::int64_t>(i % N) * lanes<T>;
+  };
+  if (adds)
+    ((sum[I] = load<T>(next(I))), ...);
+  else
+    ((sum[I] = Vector<T>{}), ...);
+  const T* x = a.data;
+  for (std::int64_t k = 0; k < depth; ++k, x += a.col, b += b_row) {
+    const Vector<T> row[N] = {in_register<T>(load<T>(b + static_cast<std::int64_t>(J) * lanes<T>))...};
+    ((sum[I] = fma<T>(all_lanes<T>(x[static_cast<std::int64_t>(I / N) * a.row]), row[I % N], sum[I])), ...);
+  }
+  at = c;
+  (store<T>(next(I), sum[I]), ...);
+}
+
+template <int M, int N, class T>
+void product_rows(T*& c, std::int64_t c_row, Broadcast<T>& a, const T* b, std::int64_t b_row, std::int64_t depth,
+                  bool adds) {
+  product_block<N, T>(c, c_row, a, b, b_row, depth, adds, std::make_index_sequence<static_cast<std::size_t>(M * N)>{},
+                      std::make_index_sequence<static_cast<std::size_t>(N)>{});
+  c += M * c_row;
+  a.data += M * a.row;
+}
+
+template <int N, class T>
+void product_columns(T* c, std::int64_t c_row, Broadcast<T> a, const T* b, std::int64_t b_row, std::int64_t rows,
+                     std::int64_t depth, bool adds) {
+  // 8 rows are two blocks of 4: blocks of 2 would have too few sums to hide the latency of their additions.
+  for (; rows >= 6 && rows / 2 != 4; rows -= 6) product_rows<6, N, T>(c, c_row, a, b, b_row, depth, adds);
+  for (; rows >= 4; rows -= 4) product_rows<4, N, T>(c, c_row, a, b, b_row, depth, adds);
+  for (; rows >= 1; --rows) product_rows<1, N, T>(c, c_row, a, b, b_row, depth, adds);
+}
+
+template <class T>
+void multiply(T* c, std::int64_t c_row, const Broadcast<T>& a, const T* b, std::int64_t b_row, std::int64_t rows,
+              std::int64_t columns, std::int64_t depth, bool adds) {
+  constexpr int most = TESSERA_LEVEL_COLUMNS;
+  std::int64_t j = 0;
+  for (; j + most * lanes<T> <= columns; j += most * lanes<T>)
+    product_columns<most, T>(c + j, c_row, a, b + j, b_row, rows, depth, adds);
+  const std::int64_t left = (columns - j) / lanes<T>;
+  if constexpr (most == 4) {
+    if (left == 3) return product_columns<3, T>(c + j, c_row, a, b + j, b_row, rows, depth, adds);
+    if (left == 2) return product_columns<2, T>(c + j, c_row, a, b + j, b_row, rows, depth, adds);
+  }
+  if (left == 1) product_columns<1, T>(c + j, c_row, a, b + j, b_row, rows, depth, adds);
+}
+
+/// The low or high half of the interleaving of two vectors.
+template <int Half, class T, std::size_t... I>
+TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> interleave(const Vector<T>& a, const Vector<T>& b,
+                                                         std::index_sequence<I...>) {
+  constexpr int count = static_cast<int>(lanes<T>);
+  return __builtin_shufflevector(a, b,
+                                 (static_cast<int>(I) / 2 + static_cast<int>(I) % 2 * count + Half * count / 2)...);
+}
+
+/// Transposes a square of vectors in log2(lanes) rounds of interleaving.
+template <int Rounds, class T, std::size_t... I>
+TESSERA_LEVEL_TARGET TESSERA_INLINE void transpose_square(Vector<T>* x, std::index_sequence<I...> halves) {
+  if constexpr (Rounds > 1) {
+    constexpr std::size_t middle = sizeof...(I);
+    constexpr auto all = std::make_index_sequence<2 * middle>{};
+    const Vector<T> low[middle] = {interleave<0, T>(x[I], x[I + middle], all)...};
+    const Vector<T> high[middle] = {interleave<1, T>(x[I], x[I + middle], all)...};
+    ((x[2 * I] = low[I], x[2 * I + 1] = high[I]), ...);
+    transpose_square<Rounds / 2, T>(x, halves);
+  }
+}
+
+template <class T, std::size_t... I>
+TESSERA_LEVEL_TARGET void transpose_squares(T* to, std::int64_t to_row, const T* from, std::int64_t from_row,
+                                            std::int64_t rows, std::int64_t columns, T factor,
+                                            std::index_sequence<I...>) {
+  for (std::int64_t r = 0; r < rows; r += lanes<T>)
+    for (std::int64_t c = 0; c < columns; c += lanes<T>) {
+      Vector<T> x[] = {load<T>(from + (r + static_cast<std::int64_t>(I)) * from_row + c)...};
+      transpose_square<static_cast<int>(lanes<T>), T>(x, std::make_index_sequence<sizeof...(I) / 2>{});
+      (store<T>(to + (c + static_cast<std::int64_t>(I)) * to_row + r, x[I] * factor), ...);
+    }
+}
+template <class T>
+void transpose(T* to, std::int64_t to_row, const T* from, std::int64_t from_row, std::int64_t rows,
+               std::int64_t columns, T factor) {
+  transpose_squares<T>(to, to_row, from, from_row, rows, columns, factor,
+                       std::make_index_sequence<static_cast<std::size_t>(lanes<T>)>{});
+}
+
+template <class T, std::size_t... I>
+TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> exp_tail(const Vector<T>& r, std::index_sequence<I...>) {
+  constexpr auto& terms = simd::Format<T>::exp_tail;
+  Vector<T> sum = all_lanes<T>(terms[sizeof...(I)]);
+  ((sum = fma<T>(sum, r, all_lanes<T>(terms[sizeof...(I) - 1 - I]))), ...);
+  return sum;
+}
+
+/// simd::fading_exp(): exp(x) for x <= 0, but 0 instead of a denormal result.
+template <class T> TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> fading_exp(const Vector<T>& x) {
+  using F = simd::Format<T>;
+  const Vector<T> shifted = fma<T>(x, all_lanes<T>(F::log2_e), all_lanes<T>(F::round)), n = shifted - F::round;
+  const Vector<T> r = fma<T>(n, all_lanes<T>(-F::ln2_low), fma<T>(n, all_lanes<T>(-F::ln2_high), x));
+  const Vector<T> tail = exp_tail<T>(r, std::make_index_sequence<F::exp_terms - 1>{});
+  const Vector<T> power = fma<T>(r * r, tail, r) + T(1);
+  const auto result = (Vector<T>)((Ints<T>)power + ((Ints<T>)shifted << F::mantissa));
+  return x < F::exp_normal ? Vector<T>{} : result;
+}
+
+template <class T> TESSERA_LEVEL_TARGET TESSERA_INLINE bool any(const Ints<T>& mask) {
+  std::uint64_t words[TESSERA_LEVEL_BYTES / 8], all = 0;
+  std::memcpy(words, &mask, sizeof mask);
+  for (const std::uint64_t word : words) all |= word;
+  return all != 0;
+}
+
+/// Replaces a score by exp(score - base), and returns that.
+template <class T> TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> weigh(T* score, const Vector<T>& base) {
+  const Vector<T> weight = fading_exp<T>(load<T>(score) - base);
+  store<T>(score, weight);
+  return weight;
+}
+
+template <class T>
+TESSERA_LEVEL_TARGET void take(const RunningSoftmax<T>& softmax, T* scores, std::int64_t keys, std::int64_t c) {
+  constexpr std::int64_t row = attention_queries;
+  T* const at = scores + c;
+  // Two independent chains, to hide the latency of each operation.
+  const Vector<T> before = load<T>(softmax.largest + c);
+  Vector<T> even = before, odd = before;
+  std::int64_t i = 0;
+  for (; i + 1 < keys; i += 2) {
+    even = larger<T>(even, load<T>(at + i * row));
+    odd = larger<T>(odd, load<T>(at + (i + 1) * row));
+  }
+  if (i < keys) even = larger<T>(even, load<T>(at + i * row));
+  const Vector<T> now = larger<T>(even, odd);
+  // Of a query whose scores are masked so far, all exponentials are 0.
+  const Vector<T> base = larger<T>(now, all_lanes<T>(static_cast<T>(least_score)));
+  Vector<T> shrink = all_lanes<T>(T(1));
+  if (any<T>(now > before)) {
+    shrink = fading_exp<T>(before - base);
+    store<T>(softmax.largest + c, now);
+    for (T* sum = softmax.sums + c; sum < softmax.sums + softmax.width * row; sum += row)
+      store<T>(sum, load<T>(sum) * shrink);
+  }
+  Vector<T> total{}, other{};
+  for (i = 0; i + 1 < keys; i += 2) {
+    total += weigh<T>(at + i * row, base);
+    other += weigh<T>(at + (i + 1) * row, base);
+  }
+  if (i < keys) total += weigh<T>(at + i * row, base);
+  store<T>(softmax.totals + c, fma<T>(load<T>(softmax.totals + c), shrink, total + other));
+}
+
+template <class T> TESSERA_LEVEL_TARGET void divide(const RunningSoftmax<T>& softmax, std::int64_t columns) {
+  constexpr std::int64_t row = attention_queries;
+  for (std::int64_t c = 0; c < columns; c += lanes<T>) {
+    const Vector<T> total = load<T>(softmax.totals + c), inverse = total == T(0) ? Vector<T>{} : T(1) / total;
+    for (T* sum = softmax.sums + c; sum < softmax.sums + softmax.width * row; sum += row)
+      store<T>(sum, load<T>(sum) * inverse);
+  }
+}
+
+template <class T>
+TESSERA_LEVEL_TARGET void find_slopes(const SlopeRows<T>& of, std::int64_t keys, std::int64_t columns) {
+  for (std::int64_t i = 0; i < keys; ++i)
+    for (std::int64_t c = 0; c < columns; c += lanes<T>) {
+      T *const weight = of.weights + i * attention_queries + c, *const slope = of.slopes + i * attention_queries + c;
+      const Vector<T> p = weigh<T>(weight, load<T>(of.logarithms + c));
+      store<T>(slope, p * (load<T>(slope) - load<T>(of.products + c)) * of.factor);
+    }
+}
+
+template <class T>
+TESSERA_LEVEL_TARGET void scale_and_add(T* to, const T* from, T factor, std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t i = 0; i < rows; ++i, to += attention_queries)
+    for (std::int64_t c = 0; c < columns; c += lanes<T>) {
+      const Vector<T> x = load<T>(to + c);
+      // By fma(), so that compilers have no product and sum to contract or not.
+      store<T>(to + c, from == nullptr ? x * factor
+                                       : fma<T>(x, all_lanes<T>(factor), load<T>(from + i * attention_queries + c)));
+    }
+}
+
+template <class T>
+TESSERA_LEVEL_TARGET void column_products(T* to, const T* x, const T* y, std::int64_t rows, std::int64_t columns) {
+  constexpr std::int64_t row = attention_queries;
+  for (std::int64_t c = 0; c < columns; c += lanes<T>) {
+    Vector<T> sum{};
+    for (std::int64_t i = 0; i < rows; ++i) sum = fma<T>(load<T>(x + i * row + c), load<T>(y + i * row + c), sum);
+    store<T>(to + c, sum);
+  }
+}
+
+template <class T>
+inline constexpr AttentionKernels<T> attention_kernels{lanes<T>,           TESSERA_LEVEL_COLUMNS* lanes<T>,
+                                                       &multiply<T>,       &transpose<T>,
+                                                       &take<T>,           &divide<T>,
+                                                       &find_slopes<T>,    &scale_and_add<T>,
+                                                       &column_products<T>};
+
+}  // namespace TESSERA_LEVEL
+
+#undef TESSERA_LEVEL
+#undef TESSERA_LEVEL_TARGET
+#undef TESSERA_LEVEL_BYTES
+#undef TESSERA_LEVEL_COLUMNS
+#endif
+
+// With 32 vector registers 24 are accumulators, with 16 there are 12.
+#define TESSERA_LEVEL portable_attention
+#define TESSERA_LEVEL_TARGET
+#define TESSERA_LEVEL_BYTES 16
+#if defined(__aarch64__)
+#define TESSERA_LEVEL_COLUMNS 4
+#else
+#define TESSERA_LEVEL_COLUMNS 2
+#endif
+// The vector code of attention for one CpuLevel. attention_kernels.hpp includes it once for each level, since a target
+// attribute cannot depend on a template parameter, and g++ splits vectors that the target of a function lacks before it
+// inlines that function. It defines TESSERA_LEVEL, the namespace; TESSERA_LEVEL_TARGET, the attribute;
+// TESSERA_LEVEL_BYTES of a vector; and TESSERA_LEVEL_COLUMNS, the vectors along a row of a block of a product.
+
+namespace TESSERA_LEVEL {
+
+template <class T> using Vector = typename LevelVector<T, TESSERA_LEVEL_BYTES>::type;
+template <class T> using Ints = Vector<typename simd::Format<T>::Int>;
+template <class T> inline constexpr auto lanes = static_cast<std::int64_t>(sizeof(Vector<T>) / sizeof(T));
+
+template <class T> TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> load(const T* from) {
+  return *reinterpret_cast<const typename LevelVector<T, TESSERA_LEVEL_BYTES>::in_memory*>(from);
+}
+template <class T> TESSERA_LEVEL_TARGET TESSERA_INLINE void store(T* to, const Vector<T>& x) {
+  *reinterpret_cast<typename LevelVector<T, TESSERA_LEVEL_BYTES>::in_memory*>(to) = x;
+}
+template <class T> TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> all_lanes(T x) { return x - Vector<T>{}; }
+
+/// a * b + c, rounded once if the level has an instruction for that, at every level of optimisation.
+template <class T>
+TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> fma(const Vector<T>& a, const Vector<T>& b, const Vector<T>& c) {
+#if TESSERA_LEVEL_BYTES == 64
+  if constexpr (sizeof(T) == 4)
+    return _mm512_fmadd_ps(a, b, c);
+  else
+    return _mm512_fmadd_pd(a, b, c);
+#elif TESSERA_LEVEL_BYTES == 32
+  if constexpr (sizeof(T) == 4)
+    return _mm256_fmadd_ps(a, b, c);
+  else
+    return _mm256_fmadd_pd(a, b, c);
+#elif defined(__FMA__)
+  if constexpr (sizeof(T) == 4)
+    return _mm_fmadd_ps(a, b, c);
+  else
+    return _mm_fmadd_pd(a, b, c);
+#elif defined(__aarch64__)
+  if constexpr (sizeof(T) == 4)
+    return vfmaq_f32(c, a, b);
+  else
+    return vfmaq_f64(c, a, b);
+#else
+  return a * b + c;
+#endif
+}
+
+/// The larger operand, `y` if one is NaN.
+template <class T> TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> larger(const Vector<T>& x, const Vector<T>& y) {
+  return x > y ? x : y;
+}
+
+/// x, a value that was loaded and is used many times, in a register. Otherwise g++ 12 makes a load of each use, an
+/// operand in memory: one and a half loads for each product, where processors have one load port for each multiplier.
+template <class T> TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> in_register(Vector<T> x) {
+#if TESSERA_LEVEL_BYTES == 64
+  asm("" : "+v"(x));
+#elif defined(__x86_64__)
+  asm("" : "+x"(x));
+#endif
+  return x;
+}
+
+/// A micro-kernel: a block of M rows and N vectors of C, accumulated in registers over the whole depth.
+template <int N, class T, std::size_t... I, std::size_t... J>
+TESSERA_LEVEL_TARGET void product_block(T* c, std::int64_t c_row, const Broadcast<T>& a, const T* b, std::int64_t b_row,
+                                        std::int64_t depth, bool adds, std::index_sequence<I...>,
+                                        std::index_sequence<J...>) {
+  Vector<T> sum[sizeof...(I)];
+  // One address for each row, in turn: g++ 12 would compute and keep all of them.
+  T* at = c;
+  const auto next = [&](std::size_t i) TESSERA_INLINE_LAMBDA {
+    T* const own = at;
+    if (i % N == N - 1) at += c_row;
+    return own + static_cast<std::int64_t>(i % N) * lanes<T>;
+  };
+  if (adds)
+    ((sum[I] = load<T>(next(I))), ...);
+  else
+    ((sum[I] = Vector<T>{}), ...);
+  const T* x = a.data;
+  for (std::int64_t k = 0; k < depth; ++k, x += a.col, b += b_row) {
+    const Vector<T> row[N] = {in_register<T>(load<T>(b + static_cast<std::int64_t>(J) * lanes<T>))...};
+    ((sum[I] = fma<T>(all_lanes<T>(x[static_cast<std::int64_t>(I / N) * a.row]), row[I % N], sum[I])), ...);
+  }
+  at = c;
+  (store<T>(next(I), sum[I]), ...);
+}
+
+template <int M, int N, class T>
+void product_rows(T*& c, std::int64_t c_row, Broadcast<T>& a, const T* b, std::int64_t b_row, std::int64_t depth,
+                  bool adds) {
+  product_block<N, T>(c, c_row, a, b, b_row, depth, adds, std::make_index_sequence<static_cast<std::size_t>(M * N)>{},
+                      std::make_index_sequence<static_cast<std::size_t>(N)>{});
+  c += M * c_row;
+  a.data += M * a.row;
+}
+
+template <int N, class T>
+void product_columns(T* c, std::int64_t c_row, Broadcast<T> a, const T* b, std::int64_t b_row, std::int64_t rows,
+                     std::int64_t depth, bool adds) {
+  // 8 rows are two blocks of 4: blocks of 2 would have too few sums to hide the latency of their additions.
+  for (; rows >= 6 && rows / 2 != 4; rows -= 6) product_rows<6, N, T>(c, c_row, a, b, b_row, depth, adds);
+  for (; rows >= 4; rows -= 4) product_rows<4, N, T>(c, c_row, a, b, b_row, depth, adds);
+  for (; rows >= 1; --rows) product_rows<1, N, T>(c, c_row, a, b, b_row, depth, adds);
+}
+
+template <class T>
+void multiply(T* c, std::int64_t c_row, const Broadcast<T>& a, const T* b, std::int64_t b_row, std::int64_t rows,
+              std::int64_t columns, std::int64_t depth, bool adds) {
+  constexpr int most = TESSERA_LEVEL_COLUMNS;
+  std::int64_t j = 0;
+  for (; j + most * lanes<T> <= columns; j += most * lanes<T>)
+    product_columns<most, T>(c + j, c_row, a, b + j, b_row, rows, depth, adds);
+  const std::int64_t left = (columns - j) / lanes<T>;
+  if constexpr (most == 4) {
+    if (left == 3) return product_columns<3, T>(c + j, c_row, a, b + j, b_row, rows, depth, adds);
+    if (left == 2) return product_columns<2, T>(c + j, c_row, a, b + j, b_row, rows, depth, adds);
+  }
+  if (left == 1) product_columns<1, T>(c + j, c_row, a, b + j, b_row, rows, depth, adds);
+}
+
+/// The low or high half of the interleaving of two vectors.
+template <int Half, class T, std::size_t... I>
+TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> interleave(const Vector<T>& a, const Vector<T>& b,
+                                                         std::index_sequence<I...>) {
+  constexpr int count = static_cast<int>(lanes<T>);
+  return __builtin_shufflevector(a, b,
+                                 (static_cast<int>(I) / 2 + static_cast<int>(I) % 2 * count + Half * count / 2)...);
+}
+
+/// Transposes a square of vectors in log2(lanes) rounds of interleaving.
+template <int Rounds, class T, std::size_t... I>
+TESSERA_LEVEL_TARGET TESSERA_INLINE void transpose_square(Vector<T>* x, std::index_sequence<I...> halves) {
+  if constexpr (Rounds > 1) {
+    constexpr std::size_t middle = sizeof...(I);
+    constexpr auto all = std::make_index_sequence<2 * middle>{};
+    const Vector<T> low[middle] = {interleave<0, T>(x[I], x[I + middle], all)...};
+    const Vector<T> high[middle] = {interleave<1, T>(x[I], x[I + middle], all)...};
+    ((x[2 * I] = low[I], x[2 * I + 1] = high[I]), ...);
+    transpose_square<Rounds / 2, T>(x, halves);
+  }
+}
+
+template <class T, std::size_t... I>
+TESSERA_LEVEL_TARGET void transpose_squares(T* to, std::int64_t to_row, const T* from, std::int64_t from_row,
+                                            std::int64_t rows, std::int64_t columns, T factor,
+                                            std::index_sequence<I...>) {
+  for (std::int64_t r = 0; r < rows; r += lanes<T>)
+    for (std::int64_t c = 0; c < columns; c += lanes<T>) {
+      Vector<T> x[] = {load<T>(from + (r + static_cast<std::int64_t>(I)) * from_row + c)...};
+      transpose_square<static_cast<int>(lanes<T>), T>(x, std::make_index_sequence<sizeof...(I) / 2>{});
+      (store<T>(to + (c + static_cast<std::int64_t>(I)) * to_row + r, x[I] * factor), ...);
+    }
+}
+template <class T>
+void transpose(T* to, std::int64_t to_row, const T* from, std::int64_t from_row, std::int64_t rows,
+               std::int64_t columns, T factor) {
+  transpose_squares<T>(to, to_row, from, from_row, rows, columns, factor,
+                       std::make_index_sequence<static_cast<std::size_t>(lanes<T>)>{});
+}
+
+template <class T, std::size_t... I>
+TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> exp_tail(const Vector<T>& r, std::index_sequence<I...>) {
+  constexpr auto& terms = simd::Format<T>::exp_tail;
+  Vector<T> sum = all_lanes<T>(terms[sizeof...(I)]);
+  ((sum = fma<T>(sum, r, all_lanes<T>(terms[sizeof...(I) - 1 - I]))), ...);
+  return sum;
+}
+
+/// simd::fading_exp(): exp(x) for x <= 0, but 0 instead of a denormal result.
+template <class T> TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> fading_exp(const Vector<T>& x) {
+  using F = simd::Format<T>;
+  const Vector<T> shifted = fma<T>(x, all_lanes<T>(F::log2_e), all_lanes<T>(F::round)), n = shifted - F::round;
+  const Vector<T> r = fma<T>(n, all_lanes<T>(-F::ln2_low), fma<T>(n, all_lanes<T>(-F::ln2_high), x));
+  const Vector<T> tail = exp_tail<T>(r, std::make_index_sequence<F::exp_terms - 1>{});
+  const Vector<T> power = fma<T>(r * r, tail, r) + T(1);
+  const auto result = (Vector<T>)((Ints<T>)power + ((Ints<T>)shifted << F::mantissa));
+  return x < F::exp_normal ? Vector<T>{} : result;
+}
+
+template <class T> TESSERA_LEVEL_TARGET TESSERA_INLINE bool any(const Ints<T>& mask) {
+  std::uint64_t words[TESSERA_LEVEL_BYTES / 8], all = 0;
+  std::memcpy(words, &mask, sizeof mask);
+  for (const std::uint64_t word : words) all |= word;
+  return all != 0;
+}
+
+/// Replaces a score by exp(score - base), and returns that.
+template <class T> TESSERA_LEVEL_TARGET TESSERA_INLINE Vector<T> weigh(T* score, const Vector<T>& base) {
+  const Vector<T> weight = fading_exp<T>(load<T>(score) - base);
+  store<T>(score, weight);
+  return weight;
+}
+
+template <class T>
+TESSERA_LEVEL_TARGET void take(const RunningSoftmax<T>& softmax, T* scores, std::int64_t keys, std::int64_t c) {
+  constexpr std::int64_t row = attention_queries;
+  T* const at = scores + c;
+  // Two independent chains, to hide the latency of each operation.
+  const Vector<T> before = load<T>(softmax.largest + c);
+  Vector<T> even = before, odd = before;
+  std::int64_t i = 0;
+  for (; i + 1 < keys; i += 2) {
+    even = larger<T>(even, load<T>(at + i * row));
+    odd = larger<T>(odd, load<T>(at + (i + 1) * row));
+  }
+  if (i < keys) even = larger<T>(even, load<T>(at + i * row));
+  const Vector<T> now = larger<T>(even, odd);
+  // Of a query whose scores are masked so far, all exponentials are 0.
+  const Vector<T> base = larger<T>(now, all_lanes<T>(static_cast<T>(least_score)));
+  Vector<T> shrink = all_lanes<T>(T(1));
+  if (any<T>(now > before)) {
+    shrink = fading_exp<T>(before - base);
+    store<T>(softmax.largest + c, now);
+    for (T* sum = softmax.sums + c; sum < softmax.sums + softmax.width * row; sum += row)
+      store<T>(sum, load<T>(sum) * shrink);
+  }
+  Vector<T> total{}, other{};
+  for (i = 0; i + 1 < keys; i += 2) {
+    total += weigh<T>(at + i * row, base);
+    other += weigh<T>(at + (i + 1) * row, base);
+  }
+  if (i < keys) total += weigh<T>(at + i * row, base);
+  store<T>(softmax.totals + c, fma<T>(load<T>(softmax.totals + c), shrink, total + other));
+}
+
+template <class T> TESSERA_LEVEL_TARGET void divide(const RunningSoftmax<T>& softmax, std::int64_t columns) {
+  constexpr std::int64_t row = attention_queries;
+  for (std::int64_t c = 0; c < columns; c += lanes<T>) {
+    const Vector<T> total = load<T>(softmax.totals + c), inverse = total == T(0) ? Vector<T>{} : T(1) / total;
+    for (T* sum = softmax.sums + c; sum < softmax.sums + softmax.width * row; sum += row)
+      store<T>(sum, load<T>(sum) * inverse);
+  }
+}
+
+template <class T>
+TESSERA_LEVEL_TARGET void find_slopes(const SlopeRows<T>& of, std::int64_t keys, std::int64_t columns) {
+  for (std::int64_t i = 0; i < keys; ++i)
+    for (std::int64_t c = 0; c < columns; c += lanes<T>) {
+      T *const weight = of.weights + i * attention_queries + c, *const slope = of.slopes + i * attention_queries + c;
+      const Vector<T> p = weigh<T>(weight, load<T>(of.logarithms + c));
+      store<T>(slope, p * (load<T>(slope) - load<T>(of.products + c)) * of.factor);
+    }
+}
+
+template <class T>
+TESSERA_LEVEL_TARGET void scale_and_add(T* to, const T* from, T factor, std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t i = 0; i < rows; ++i, to += attention_queries)
+    for (std::int64_t c = 0; c < columns; c += lanes<T>) {
+      const Vector<T> x = load<T>(to + c);
+      // By fma(), so that compilers have no product and sum to contract or not.
+      store<T>(to + c, from == nullptr ? x * factor
+                                       : fma<T>(x, all_lanes<T>(factor), load<T>(from + i * attention_queries + c)));
+    }
+}
+
+template <class T>
+TESSERA_LEVEL_TARGET void column_products(T* to, const T* x, const T* y, std::int64_t rows, std::int64_t columns) {
+  constexpr std::int64_t row = attention_queries;
+  for (std::int64_t c = 0; c < columns; c += lanes<T>) {
+    Vector<T> sum{};
+    for (std::int64_t i = 0; i < rows; ++i) sum = fma<T>(load<T>(x + i * row + c), load<T>(y + i * row + c), sum);
+    store<T>(to + c, sum);
+  }
+}
+
+template <class T>
+inline constexpr AttentionKernels<T> attention_kernels{lanes<T>,           TESSERA_LEVEL_COLUMNS* lanes<T>,
+                                                       &multiply<T>,       &transpose<T>,
+                                                       &take<T>,           &divide<T>,
+                                                       &find_slopes<T>,    &scale_and_add<T>,
+                                                       &column_products<T>};
+
+}  // namespace TESSERA_LEVEL
+
+#undef TESSERA_LEVEL
+#undef TESSERA_LEVEL_TARGET
+#undef TESSERA_LEVEL_BYTES
+#undef TESSERA_LEVEL_COLUMNS
+
+}  // namespace detail
+
+/// The kernels of a level, which the processor must support.
+template <class T> const AttentionKernels<T>& attention_kernels([[maybe_unused]] CpuLevel level) {
+#if defined(__x86_64__)
+  if (level >= CpuLevel::avx512) return detail::avx512_attention::attention_kernels<T>;
+  if (level >= CpuLevel::avx2) return detail::avx2_attention::attention_kernels<T>;
+#endif
+  return detail::portable_attention::attention_kernels<T>;
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
+
+#endif
+
+// ---- tessera/kernels/attention/attention.hpp
+
+#ifndef TESSERA_KERNELS_ATTENTION_ATTENTION_HPP
+#define TESSERA_KERNELS_ATTENTION_ATTENTION_HPP
 
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
@@ -41439,36 +42239,42 @@ void pack_rows(T* to, std::int64_t to_row, const HeadRows<const T>& from, std::i
 /// apart, so that only a few of them fit the L1 cache at a time. Where blocks of a product have all queries of a tile,
 /// and so read each row once, they wait less for the others than a copy takes.
 template <class T>
-HeadRows<const T> dense_rows(const HeadRows<const T>& rows, std::int64_t first, std::int64_t count,
-                             std::int64_t columns, T* room) {
-  constexpr auto lanes = static_cast<std::int64_t>(xsimd::batch<T>::size);
-  if (rows.col == 1 && (block_columns * lanes >= attention_queries || rows.row == columns))
+HeadRows<const T> dense_rows(const AttentionKernels<T>& kernels, const HeadRows<const T>& rows, std::int64_t first,
+                             std::int64_t count, std::int64_t columns, T* room) {
+  if (rows.col == 1 && (kernels.block_columns >= attention_queries || rows.row == columns))
     return {rows.at(first), rows.row, 1};
   pack_rows(room, columns, rows, first, count, columns);
   return {room, columns, 1};
 }
 
-/// to[c] += from[c] for c in [begin, end), whole registers.
-template <class T> void add_row(T* to, const T* from, std::int64_t begin, std::int64_t end) {
-  using Batch = xsimd::batch<T>;
-  for (std::int64_t c = begin; c < end; c += static_cast<std::int64_t>(Batch::size))
-    (Batch::load_aligned(to + c) + Batch::load_aligned(from + c)).store_aligned(to + c);
+/// to[c * to_row + r] = factor * from[r * from_row + c * from_col], zeros for r in [rows, padded).
+template <class T>
+void transpose_tile(const AttentionKernels<T>& kernels, T* to, std::int64_t to_row, const T* from,
+                    std::int64_t from_row, std::int64_t from_col, std::int64_t rows, std::int64_t cols,
+                    std::int64_t padded, T factor) {
+  const std::int64_t whole_rows = from_col == 1 ? rows & -kernels.lanes : 0, whole_cols = cols & -kernels.lanes;
+  kernels.transpose(to, to_row, from, from_row, whole_rows, whole_cols, factor);
+  for (std::int64_t c = 0; c < cols; ++c) {
+    for (std::int64_t r = c < whole_cols ? whole_rows : 0; r < rows; ++r)
+      to[c * to_row + r] = factor * from[r * from_row + c * from_col];
+    for (std::int64_t r = rows; r < padded; ++r) to[c * to_row + r] = T(0);
+  }
 }
 
 /// The bias of queries [query, query + columns) and keys [key, key + keys), [keys, queries] with row stride
 /// attention_queries: a masked score where a mask is false. Null without a bias. Valid until the next call of this
 /// thread.
 template <class T>
-const T* bias_tile(const AttentionShape& shape, std::int64_t query, std::int64_t columns, std::int64_t key,
-                   std::int64_t keys) {
+const T* bias_tile(const AttentionKernels<T>& kernels, const AttentionShape& shape, std::int64_t query,
+                   std::int64_t columns, std::int64_t key, std::int64_t keys) {
   const ScoreBias& bias = shape.bias;
   if (bias.data == nullptr) return nullptr;
   constexpr std::int64_t row = attention_queries;
   T* const tile = thread_scratch<Scratch::attention_bias, T>(static_cast<std::size_t>(2 * row * attention_keys));
   const std::int64_t count = std::min(columns, shape.queries - query), first = query * bias.query + key * bias.key;
   if (!bias.is_mask) {
-    transpose_tile<T>(tile, row, static_cast<const T*>(bias.data) + first, bias.query, bias.key, count, keys, columns,
-                      T(1));
+    transpose_tile<T>(kernels, tile, row, static_cast<const T*>(bias.data) + first, bias.query, bias.key, count, keys,
+                      columns, T(1));
     return tile;
   }
   // Branches would be mispredicted. Of constant length, the loop is vectorised.
@@ -41482,99 +42288,50 @@ const T* bias_tile(const AttentionShape& shape, std::int64_t query, std::int64_t
     else
       for (std::int64_t i = 0; i < keys; ++i) to[i] = masked(seen[i * bias.key]);
   }
-  transpose_tile<T>(tile, row, numbers, attention_keys, 1, count, keys, columns, T(1));
+  transpose_tile<T>(kernels, tile, row, numbers, attention_keys, 1, count, keys, columns, T(1));
   return tile;
 }
 
 /// scores = keys * queries of a tile, [keys, queries] with queries along lanes; -inf where masked. `keys` are the rows
 /// from position `key` on. With a bias, that is added.
 template <class T>
-void attention_scores(T* scores, const AttentionShape& shape, const KeySteps& tile, std::int64_t query,
-                      std::int64_t registers, std::int64_t key, const HeadRows<const T>& keys, const T* queries) {
-  constexpr auto lanes = static_cast<std::int64_t>(xsimd::batch<T>::size);
+void attention_scores(const AttentionKernels<T>& kernels, T* scores, const AttentionShape& shape, const KeySteps& tile,
+                      std::int64_t query, std::int64_t columns, std::int64_t key, const HeadRows<const T>& keys,
+                      const T* queries) {
   const std::int64_t all_keys = tile.size == 0 ? 0 : tile.steps[tile.size - 1].first + tile.steps[tile.size - 1].count;
-  const T* const bias = bias_tile<T>(shape, query, registers * lanes, key, all_keys);
+  const T* const bias = bias_tile<T>(kernels, shape, query, columns, key, all_keys);
   for (int s = 0; s < tile.size; ++s) {
     const KeyStep& step = tile.steps[s];
-    T* to = scores + step.first * attention_queries;
-    tile_product<T>(to + step.begin, attention_queries, {keys.at(step.first), keys.row, keys.col}, queries + step.begin,
-                    attention_queries, step.count, registers - step.begin / lanes, shape.width, false);
-    for (std::int64_t i = 0; bias != nullptr && i < step.count; ++i)
-      add_row<T>(to + i * attention_queries, bias + (step.first + i) * attention_queries, step.begin,
-                 registers * lanes);
+    T* const to = scores + step.first * attention_queries;
+    kernels.multiply(to + step.begin, attention_queries, {keys.at(step.first), keys.row, keys.col},
+                     queries + step.begin, attention_queries, step.count, columns - step.begin, shape.width, false);
+    if (bias != nullptr)
+      kernels.scale_and_add(to + step.begin, bias + step.first * attention_queries + step.begin, T(1), step.count,
+                            columns - step.begin);
     for (std::int64_t i = 0; step.masked && i < step.count; ++i) {
       // Queries before `unseen` do not attend to this key yet, those from `passed` on no longer.
-      const std::int64_t own = key + step.first + i - shape.first_position - query, all = registers * lanes;
-      const std::int64_t unseen = std::min(own, all), passed = std::max(step.begin, own + shape.span + 1);
+      const std::int64_t own = key + step.first + i - shape.first_position - query;
+      const std::int64_t unseen = std::min(own, columns), passed = std::max(step.begin, own + shape.span + 1);
       T* const row = to + i * attention_queries;
       for (std::int64_t c = step.begin; c < unseen; ++c) row[c] = -std::numeric_limits<T>::infinity();
-      for (std::int64_t c = passed; c < all; ++c) row[c] = -std::numeric_limits<T>::infinity();
+      for (std::int64_t c = passed; c < columns; ++c) row[c] = -std::numeric_limits<T>::infinity();
     }
   }
 }
 
-/// The state of online softmax of a tile of queries: the maximum score, the sum of exponentials, and the sum of values
-/// weighted by the exponentials, by query.
-template <class T> struct RunningSoftmax {
-  T *largest, *totals, *sums;
-  std::int64_t width;  ///< width of the values: rows of `sums`
+template <class T> void clear(const RunningSoftmax<T>& softmax) {
+  std::fill_n(softmax.largest, attention_queries, -std::numeric_limits<T>::infinity());
+  std::fill_n(softmax.totals, attention_queries, T(0));
+  std::fill_n(softmax.sums, softmax.width * attention_queries, T(0));
+}
 
-  void clear() const {
-    std::fill(largest, largest + attention_queries, -std::numeric_limits<T>::infinity());
-    std::fill(totals, totals + attention_queries, T(0));
-    std::fill(sums, sums + width * attention_queries, T(0));
-  }
-
-  /// Replaces the scores of `keys` rows, in the register at `c`, by exp(score - maximum). If the maximum grows,
-  /// rescales the sums.
-  void take(T* scores, std::int64_t keys, std::int64_t c) const {
-    using Batch = xsimd::batch<T>;
-    constexpr std::int64_t row = attention_queries;
-    const auto score = [&](std::int64_t i) TESSERA_INLINE_LAMBDA { return scores + i * row + c; };
-    // Two independent chains, to hide the latency of each operation.
-    const Batch before = Batch::load_aligned(largest + c);
-    Batch even = before, odd = before;
-    std::int64_t i = 0;
-    for (; i + 1 < keys; i += 2) {
-      even = xsimd::max(even, Batch::load_aligned(score(i)));
-      odd = xsimd::max(odd, Batch::load_aligned(score(i + 1)));
-    }
-    if (i < keys) even = xsimd::max(even, Batch::load_aligned(score(i)));
-    const Batch now = xsimd::max(even, odd);
-    // Of a query whose scores are masked so far, all exponentials are 0.
-    const Batch base = xsimd::max(now, Batch(static_cast<T>(least_score)));
-    Batch total = Batch::load_aligned(totals + c), other(T(0));
-    if (xsimd::any(now > before)) {
-      const Batch shrink = simd::fading_exp<T>(before - base);
-      total = total * shrink;
-      now.store_aligned(largest + c);
-      for (std::int64_t e = 0; e < width; ++e)
-        (Batch::load_aligned(sums + e * row + c) * shrink).store_aligned(sums + e * row + c);
-    }
-    const auto exponential = [&](T* at) TESSERA_INLINE_LAMBDA {
-      const Batch p = simd::fading_exp<T>(Batch::load_aligned(at) - base);
-      p.store_aligned(at);
-      return p;
-    };
-    for (i = 0; i + 1 < keys; i += 2) {
-      total = total + exponential(score(i));
-      other = other + exponential(score(i + 1));
-    }
-    if (i < keys) total = total + exponential(score(i));
-    (total + other).store_aligned(totals + c);
-  }
-
-  /// Divides the sums by the totals, and replaces the totals by logsumexp. A query without keys gets 0.
-  void finish(std::int64_t c) const {
-    using Batch = xsimd::batch<T>;
-    constexpr std::int64_t row = attention_queries;
-    const Batch total = Batch::load_aligned(totals + c), zero(T(0));
-    const Batch inverse = xsimd::select(total == zero, zero, simd::divide<T>(Batch(T(1)), total));
-    for (std::int64_t e = 0; e < width; ++e)
-      (Batch::load_aligned(sums + e * row + c) * inverse).store_aligned(sums + e * row + c);
-    (Batch::load_aligned(largest + c) + simd::log<T>(total)).store_aligned(totals + c);
-  }
-};
+/// Divides the sums of `count` queries by the totals, and replaces the totals by logsumexp. The logarithms are those of
+/// the C library, the same for every -march.
+template <class T>
+void finish(const AttentionKernels<T>& kernels, const RunningSoftmax<T>& softmax, std::int64_t count) {
+  kernels.divide(softmax, (count + kernels.lanes - 1) & -kernels.lanes);
+  for (std::int64_t i = 0; i < count; ++i) softmax.totals[i] = softmax.largest[i] + std::log(softmax.totals[i]);
+}
 
 }  // namespace detail
 
@@ -41586,9 +42343,10 @@ template <class T> struct RunningSoftmax {
 /// element by element. Results have stride 1 along the width.
 template <class T>
 void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
-            const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,
-            const HeadRows<T>& row_lse) {
-  constexpr auto lanes = static_cast<std::int64_t>(xsimd::batch<T>::size);
+            const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out, const HeadRows<T>& row_lse,
+            CpuLevel level = cpu_level()) {
+  const AttentionKernels<T>& kernels = attention_kernels<T>(level);
+  const std::int64_t lanes = kernels.lanes;
   constexpr std::int64_t row = attention_queries;
   const std::int64_t tiles = (count + row - 1) / row, state = (shape.width + shape.value_width + 2) * row;
   T* const states = thread_scratch<Scratch::attention, T>(
@@ -41596,31 +42354,31 @@ void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count,
   T *const scores = states + tiles * state, *const k_room = scores + attention_keys * row,
            *const v_room = k_room + attention_keys * shape.width;
   struct QueryTile {
-    std::int64_t first, count, registers;
+    std::int64_t first, count, columns;
     T* queries;
-    detail::RunningSoftmax<T> softmax;
+    RunningSoftmax<T> softmax;
   };
   const auto tile_of = [&](std::int64_t t) {
     T *const queries = states + t * state, *const largest = queries + shape.width * row;
     const std::int64_t own = std::min(row, count - t * row);
     return QueryTile{first + t * row,
                      own,
-                     (own + lanes - 1) / lanes,
+                     (own + lanes - 1) & -lanes,
                      queries,
                      {largest, largest + row, largest + 2 * row, shape.value_width}};
   };
 
   for (std::int64_t t = 0; t < tiles; ++t) {
     const QueryTile tile = tile_of(t);
-    transpose_tile<T>(tile.queries, row, q.at(tile.first), q.row, q.col, tile.count, shape.width,
-                      tile.registers * lanes, static_cast<T>(shape.scale));
-    tile.softmax.clear();
+    detail::transpose_tile<T>(kernels, tile.queries, row, q.at(tile.first), q.row, q.col, tile.count, shape.width,
+                              tile.columns, static_cast<T>(shape.scale));
+    detail::clear(tile.softmax);
   }
   const std::int64_t visible = shape.visible(first + count);
   for (std::int64_t key = first_tile(shape, first, 0); key < visible; key += attention_keys) {
     const std::int64_t end = std::min(key + attention_keys, visible), next = std::min(end + attention_keys, visible);
-    const HeadRows<const T> own_k = detail::dense_rows<T>(k, key, end - key, shape.width, k_room);
-    const HeadRows<const T> own_v = detail::dense_rows<T>(v, key, end - key, shape.value_width, v_room);
+    const HeadRows<const T> own_k = detail::dense_rows<T>(kernels, k, key, end - key, shape.width, k_room);
+    const HeadRows<const T> own_v = detail::dense_rows<T>(kernels, v, key, end - key, shape.value_width, v_room);
     detail::prefetch_rows<const T>(k, end, next, shape.width);
     detail::prefetch_rows<const T>(v, end, next, shape.value_width);
     for (std::int64_t t = 0; t < tiles; ++t) {
@@ -41628,24 +42386,24 @@ void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count,
       const std::int64_t keys = std::min(end, shape.visible(tile.first + tile.count)) - key;
       if (keys <= 0 || key < first_tile(shape, tile.first, 0)) continue;
       const KeySteps steps(shape, tile.first, tile.count, key, keys, lanes);
-      detail::attention_scores<T>(scores, shape, steps, tile.first, tile.registers, key, own_k, tile.queries);
-      for (std::int64_t c = 0; c < tile.registers * lanes; c += lanes)
-        tile.softmax.take(scores, steps.keys_seen_at(c), c);
+      detail::attention_scores<T>(kernels, scores, shape, steps, tile.first, tile.columns, key, own_k, tile.queries);
+      for (std::int64_t c = 0; c < tile.columns; c += lanes)
+        kernels.take(tile.softmax, scores, steps.keys_seen_at(c), c);
       for (int s = 0; s < steps.size; ++s) {
         const KeyStep& step = steps.steps[s];
-        tile_product<T>(tile.softmax.sums + step.begin, row, {own_v.at(step.first), own_v.col, own_v.row},
-                        scores + step.first * row + step.begin, row, shape.value_width,
-                        tile.registers - step.begin / lanes, step.count, true);
+        kernels.multiply(tile.softmax.sums + step.begin, row, {own_v.at(step.first), own_v.col, own_v.row},
+                         scores + step.first * row + step.begin, row, shape.value_width, tile.columns - step.begin,
+                         step.count, true);
       }
     }
   }
 
   for (std::int64_t t = 0; t < tiles; ++t) {
     const QueryTile tile = tile_of(t);
-    for (std::int64_t c = 0; c < tile.registers * lanes; c += lanes) tile.softmax.finish(c);
+    detail::finish(kernels, tile.softmax, tile.count);
     if (out.data != nullptr)
-      transpose_tile<T>(out.at(tile.first), out.row, tile.softmax.sums, row, 1, shape.value_width, tile.count,
-                        shape.value_width, T(1));
+      detail::transpose_tile<T>(kernels, out.at(tile.first), out.row, tile.softmax.sums, row, 1, shape.value_width,
+                                tile.count, shape.value_width, T(1));
     for (std::int64_t i = 0; row_lse.data != nullptr && i < tile.count; ++i)
       *row_lse.at(tile.first + i) = tile.softmax.totals[i];
   }
@@ -41764,16 +42522,12 @@ class AttentionRoom {
 };
 
 /// Multiplies the scores of a tile by the scale and adds the bias; masked scores become `unseen`.
-inline void scale_and_mask(float* scores, const AttentionShape& shape, std::int64_t query, std::int64_t cols,
-                           std::int64_t key, std::int64_t keys, float unseen) {
-  using Batch = xsimd::batch<float>;
-  constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
-  const Batch scale(static_cast<float>(shape.scale));
-  const float* const bias = bias_tile<float>(shape, query, cols, key, keys);
+inline void scale_and_mask(const AttentionKernels<float>& kernels, float* scores, const AttentionShape& shape,
+                           std::int64_t query, std::int64_t cols, std::int64_t key, std::int64_t keys, float unseen) {
+  kernels.scale_and_add(scores, bias_tile<float>(kernels, shape, query, cols, key, keys),
+                        static_cast<float>(shape.scale), keys, cols);
   for (std::int64_t i = 0; i < keys; ++i) {
     float* const row = scores + i * attention_queries;
-    for (std::int64_t c = 0; c < cols; c += lanes) (Batch::load_aligned(row + c) * scale).store_aligned(row + c);
-    if (bias != nullptr) add_row<float>(row, bias + i * attention_queries, 0, cols);
     const std::int64_t hidden = shape.causal ? std::min(key + i - shape.first_position - query, cols) : 0;
     for (std::int64_t c = 0; c < hidden; ++c) row[c] = unseen;
     if (!shape.causal) continue;
@@ -41811,11 +42565,6 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-template <class T> constexpr std::int64_t padded_width(std::int64_t columns) {
-  constexpr auto lanes = static_cast<std::int64_t>(xsimd::batch<T>::size);
-  return (columns + lanes - 1) / lanes * lanes;
-}
-
 /// A gradient of rows of keys or values, of which one tile at a time is added to: the rows of the result themselves, if
 /// they are whole registers, otherwise a copy.
 template <class T> struct GradientTile {
@@ -41852,9 +42601,9 @@ template <class T> struct GradientTile {
 template <class T> class GradientOfHead {
  public:
   GradientOfHead(const AttentionShape& shape, const AttentionGradient<T>& g, std::int64_t first_key,
-                 std::int64_t end_key)
-      : shape_(shape), g_(g), first_key_(first_key), end_key_(end_key), q_row_(padded_width<T>(shape.width)),
-        v_row_(padded_width<T>(shape.value_width)) {
+                 std::int64_t end_key, CpuLevel level)
+      : kernels_(attention_kernels<T>(level)), shape_(shape), g_(g), first_key_(first_key), end_key_(end_key),
+        q_row_(whole_vectors(shape.width)), v_row_(whole_vectors(shape.value_width)) {
     const std::int64_t most_tiles = most_attention_queries / row;
     T* next = thread_scratch<Scratch::attention, T>(
         static_cast<std::size_t>(most_tiles * tile_size() + (shape.value_width + 2 * attention_keys) * row +
@@ -41887,22 +42636,20 @@ template <class T> class GradientOfHead {
       begun = std::max({begun, std::min(first, end_key_), visible});
       for (std::int64_t t = 0; wants_q() && t < tiles; ++t) {
         const QueryTile tile = tile_of(group, end, t);
-        transpose_tile<T>(g_.q_gradient.at(tile.first), g_.q_gradient.row, tile.sums, row, 1, shape_.width, tile.count,
-                          shape_.width, T(1));
+        transpose_tile<T>(kernels_, g_.q_gradient.at(tile.first), g_.q_gradient.row, tile.sums, row, 1, shape_.width,
+                          tile.count, shape_.width, T(1));
       }
     }
     clear(begun, end_key_);
   }
 
  private:
-  using Batch = xsimd::batch<T>;
-  static constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
   static constexpr std::int64_t row = attention_queries;
 
   /// A tile of queries. Columns are queries in `queries`, `cotangents` and `sums`, rows in `query_rows` and
   /// `cotangent_rows`.
   struct QueryTile {
-    std::int64_t first, count, registers, visible;
+    std::int64_t first, count, columns, visible;
     T *queries, *cotangents, *sums, *query_rows, *cotangent_rows, *logarithms, *products;
   };
   /// Keys [first, end) with their values, and the sums of their gradients.
@@ -41916,6 +42663,7 @@ template <class T> class GradientOfHead {
     k_tile_.clear(first, end);
     v_tile_.clear(first, end);
   }
+  std::int64_t whole_vectors(std::int64_t count) const { return (count + kernels_.lanes - 1) & -kernels_.lanes; }
   bool wants_q() const { return g_.q_gradient.data != nullptr; }
   std::int64_t tile_size() const { return (2 * shape_.width + shape_.value_width + q_row_ + v_row_ + 2) * row; }
 
@@ -41924,7 +42672,7 @@ template <class T> class GradientOfHead {
     QueryTile tile;
     tile.first = group + t * row;
     tile.count = std::min(row, end - tile.first);
-    tile.registers = (tile.count + lanes - 1) / lanes;
+    tile.columns = whole_vectors(tile.count);
     tile.visible = std::min(shape_.visible(tile.first + tile.count), end_key_);
     tile.queries = tiles_ + t * tile_size();
     tile.cotangents = tile.queries + shape_.width * row;
@@ -41938,24 +42686,20 @@ template <class T> class GradientOfHead {
 
   /// Fills a tile: scaled queries and cotangents, the products of cotangents and outputs, the logarithms of the sums.
   void load(const QueryTile& tile) const {
-    const std::int64_t first = tile.first, count = tile.count, columns = tile.registers * lanes;
+    const std::int64_t first = tile.first, count = tile.count, columns = tile.columns;
     if (wants_q()) std::fill(tile.sums, tile.sums + shape_.width * row, T(0));
     if (tile.visible <= first_key_) return;
     const T scale = static_cast<T>(shape_.scale);
     const std::int64_t value_width = shape_.value_width;
-    transpose_tile<T>(tile.queries, row, g_.q.at(first), g_.q.row, g_.q.col, count, shape_.width, columns, scale);
-    transpose_tile<T>(tile.cotangents, row, g_.cotangent.at(first), g_.cotangent.row, g_.cotangent.col, count,
-                      value_width, columns, scale);
-    transpose_tile<T>(outputs_, row, g_.out.at(first), g_.out.row, g_.out.col, count, value_width, columns, T(1));
+    const auto transpose = [&](T* to, const HeadRows<const T>& from, std::int64_t width, T factor) {
+      transpose_tile<T>(kernels_, to, row, from.at(first), from.row, from.col, count, width, columns, factor);
+    };
+    transpose(tile.queries, g_.q, shape_.width, scale);
+    transpose(tile.cotangents, g_.cotangent, value_width, scale);
+    transpose(outputs_, g_.out, value_width, T(1));
     if (k_tile_.wanted()) pack_rows<T>(tile.query_rows, q_row_, g_.q, first, count, shape_.width);
     if (v_tile_.wanted()) pack_rows<T>(tile.cotangent_rows, v_row_, g_.cotangent, first, count, value_width);
-    for (std::int64_t c = 0; c < columns; c += lanes) {
-      Batch sum(T(0));
-      for (std::int64_t e = 0; e < value_width; ++e)
-        sum = simd::fma<T>(Batch::load_aligned(tile.cotangents + e * row + c),
-                           Batch::load_aligned(outputs_ + e * row + c), sum);
-      sum.store_aligned(tile.products + c);
-    }
+    kernels_.column_products(tile.products, tile.cotangents, outputs_, value_width, columns);
     // A query without keys has logarithm -inf: its weights are 0.
     for (std::int64_t i = 0; i < columns; ++i)
       tile.logarithms[i] = i < count ? std::max(*g_.row_lse.at(first + i), static_cast<T>(least_score)) : T(0);
@@ -41968,8 +42712,8 @@ template <class T> class GradientOfHead {
       const std::int64_t end = std::min(key + attention_keys, visible), count = end - key;
       const KeyTile keys{key,
                          end,
-                         dense_rows<T>(g_.k, key, count, shape_.width, k_room_),
-                         dense_rows<T>(g_.v, key, count, shape_.value_width, v_room_),
+                         dense_rows<T>(kernels_, g_.k, key, count, shape_.width, k_room_),
+                         dense_rows<T>(kernels_, g_.v, key, count, shape_.value_width, v_room_),
                          k_tile_.open(key, end, begun),
                          v_tile_.open(key, end, begun)};
       const std::int64_t ahead = std::min(end + attention_keys, visible);
@@ -41981,8 +42725,8 @@ template <class T> class GradientOfHead {
         const QueryTile tile = tile_of(group, group_end, t);
         const std::int64_t seen = std::min(end, tile.visible) - key;
         if (seen <= 0 || key < first_tile(shape_, tile.first, first_key_)) continue;
-        const KeySteps steps(shape_, tile.first, tile.count, key, seen, lanes);
-        attention_scores<T>(weights_, shape_, steps, tile.first, tile.registers, key, keys.k, tile.queries);
+        const KeySteps steps(shape_, tile.first, tile.count, key, seen, kernels_.lanes);
+        attention_scores<T>(kernels_, weights_, shape_, steps, tile.first, tile.columns, key, keys.k, tile.queries);
         for (int s = 0; s < steps.size; ++s) find_slopes(steps.steps[s], keys, tile);
         for (int s = 0; s < steps.size; ++s) add_products(steps.steps[s], keys, tile);
       }
@@ -41993,36 +42737,28 @@ template <class T> class GradientOfHead {
 
   /// Replaces scores by softmax weights, and finds the gradients of the scores.
   void find_slopes(const KeyStep& step, const KeyTile& keys, const QueryTile& tile) const {
-    tile_product<T>(slopes_ + step.first * row + step.begin, row, {keys.v.at(step.first), keys.v.row, keys.v.col},
-                    tile.cotangents + step.begin, row, step.count, tile.registers - step.begin / lanes,
-                    shape_.value_width, false);
-    const std::int64_t columns = tile.registers * lanes;
-    const T *const logarithms = tile.logarithms, *const products = tile.products;
-    for (std::int64_t i = step.first; i < step.first + step.count; ++i) {
-      T *const weights = weights_ + i * row, *const slopes = slopes_ + i * row;
-      for (std::int64_t c = step.begin; c < columns; c += lanes) {
-        const Batch p = simd::fading_exp<T>(Batch::load_aligned(weights + c) - Batch::load_aligned(logarithms + c));
-        const Batch slope = p * (Batch::load_aligned(slopes + c) - Batch::load_aligned(products + c));
-        p.store_aligned(weights + c);
-        slope.store_aligned(slopes + c);
-      }
-    }
+    const std::int64_t at = step.first * row + step.begin, columns = tile.columns - step.begin;
+    kernels_.multiply(slopes_ + at, row, {keys.v.at(step.first), keys.v.row, keys.v.col}, tile.cotangents + step.begin,
+                      row, step.count, columns, shape_.value_width, false);
+    kernels_.find_slopes({weights_ + at, slopes_ + at, tile.logarithms + step.begin, tile.products + step.begin, T(1)},
+                         step.count, columns);
   }
 
   /// Adds to the gradients of values, keys and queries the products of weights and slopes.
   void add_products(const KeyStep& step, const KeyTile& keys, const QueryTile& tile) const {
     const std::int64_t at = step.first * row + step.begin, depth = tile.count - step.begin;
     if (v_tile_.wanted())
-      tile_product<T>(keys.v_sums + step.first * v_tile_.stride(), v_tile_.stride(), {weights_ + at, row, 1},
-                      tile.cotangent_rows + step.begin * v_row_, v_row_, step.count, v_row_ / lanes, depth, true);
+      kernels_.multiply(keys.v_sums + step.first * v_tile_.stride(), v_tile_.stride(), {weights_ + at, row, 1},
+                        tile.cotangent_rows + step.begin * v_row_, v_row_, step.count, v_row_, depth, true);
     if (k_tile_.wanted())
-      tile_product<T>(keys.k_sums + step.first * k_tile_.stride(), k_tile_.stride(), {slopes_ + at, row, 1},
-                      tile.query_rows + step.begin * q_row_, q_row_, step.count, q_row_ / lanes, depth, true);
+      kernels_.multiply(keys.k_sums + step.first * k_tile_.stride(), k_tile_.stride(), {slopes_ + at, row, 1},
+                        tile.query_rows + step.begin * q_row_, q_row_, step.count, q_row_, depth, true);
     if (wants_q())
-      tile_product<T>(tile.sums + step.begin, row, {keys.k.at(step.first), keys.k.col, keys.k.row}, slopes_ + at, row,
-                      shape_.width, tile.registers - step.begin / lanes, step.count, true);
+      kernels_.multiply(tile.sums + step.begin, row, {keys.k.at(step.first), keys.k.col, keys.k.row}, slopes_ + at, row,
+                        shape_.width, tile.columns - step.begin, step.count, true);
   }
 
+  const AttentionKernels<T>& kernels_;
   const AttentionShape& shape_;
   const AttentionGradient<T>& g_;
   std::int64_t first_key_, end_key_, q_row_, v_row_;
@@ -42039,8 +42775,8 @@ template <class T> class GradientOfHead {
 /// read once for most_attention_queries.
 template <class T>
 void attend_gradient(const AttentionShape& shape, const AttentionGradient<T>& g, std::int64_t first_key,
-                     std::int64_t end_key) {
-  detail::GradientOfHead<T>(shape, g, first_key, end_key).run();
+                     std::int64_t end_key, CpuLevel level = cpu_level()) {
+  detail::GradientOfHead<T>(shape, g, first_key, end_key, level).run();
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
@@ -42085,8 +42821,9 @@ template <std::same_as<bf16> T> class BlockGradientOfHead {
  public:
   BlockGradientOfHead(const AttentionShape& shape, const HalfAttentionGradient<T>& g, std::int64_t first_key,
                       std::int64_t end_key, CpuLevel level)
-      : shape_(shape), g_(g), unit_(level), first_key_(first_key), end_key_(end_key), part_(end_key - first_key),
-        width_(whole_blocks(shape.width)), value_width_(whole_blocks(shape.value_width)) {
+      : kernels_(attention_kernels<float>(level)), shape_(shape), g_(g), unit_(level), first_key_(first_key),
+        end_key_(end_key), part_(end_key - first_key), width_(whole_blocks(shape.width)),
+        value_width_(whole_blocks(shape.value_width)) {
     const std::int64_t padded = padded_keys();
     AttentionRoom room(padded * (width_ + value_width_ / 2 + width_ + value_width_) +
                        row * (2 * width_ + value_width_) + row * row * 7 / 2 + 2 * row + row * width_);
@@ -42116,16 +42853,14 @@ template <std::same_as<bf16> T> class BlockGradientOfHead {
         add_products(whole_blocks(count), key, whole_blocks(seen));
       }
       if (wants_q())
-        transpose_tile<float>(g_.q_gradient.at(first), g_.q_gradient.row, query_sums_, row, 1, shape_.width, count,
-                              shape_.width, 1.0f);
+        transpose_tile<float>(kernels_, g_.q_gradient.at(first), g_.q_gradient.row, query_sums_, row, 1, shape_.width,
+                              count, shape_.width, 1.0f);
     }
     copy(g_.k_gradient, k_sums_, width_, shape_.width);
     copy(g_.v_gradient, v_sums_, value_width_, shape_.value_width);
   }
 
  private:
-  using Batch = xsimd::batch<float>;
-  static constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
   static constexpr std::int64_t row = attention_queries;
 
   bool wants_q() const { return g_.q_gradient.data != nullptr; }
@@ -42166,21 +42901,13 @@ template <std::same_as<bf16> T> class BlockGradientOfHead {
                   false);
     multiply_tile(unit_, {values_ + at * value_width_, value_width_}, {cotangents_, value_width_}, whole, cols,
                   shape_.value_width, slopes_, row, false);
-    scale_and_mask(weights_, shape_, first, cols, key, seen, -std::numeric_limits<float>::infinity());
-    const Batch scale(static_cast<float>(shape_.scale));
-    const float *const logarithms = logarithms_, *const products = products_;
-    for (std::int64_t i = 0; i < whole; ++i) {
-      float *const weights = weights_ + i * row, *const slopes = slopes_ + i * row;
-      for (std::int64_t c = 0; c < cols; c += lanes) {
-        Batch p(0.0f), slope(0.0f);
-        // Padding queries and keys get weight 0: computed, their weights could be arbitrarily large.
-        if (i < seen && c < count) {
-          p = simd::fading_exp<float>(Batch::load_aligned(weights + c) - Batch::load_aligned(logarithms + c));
-          slope = p * (Batch::load_aligned(slopes + c) - Batch::load_aligned(products + c)) * scale;
-        }
-        p.store_aligned(weights + c);
-        slope.store_aligned(slopes + c);
-      }
+    scale_and_mask(kernels_, weights_, shape_, first, cols, key, seen, -std::numeric_limits<float>::infinity());
+    // Padding queries and keys get weight 0: computed, their weights could be arbitrarily large.
+    const std::int64_t columns = (count + kernels_.lanes - 1) & -kernels_.lanes;
+    kernels_.find_slopes({weights_, slopes_, logarithms_, products_, static_cast<float>(shape_.scale)}, seen, columns);
+    for (float* const tile : {weights_, slopes_}) {
+      for (std::int64_t i = 0; i < seen; ++i) std::fill(tile + i * row + columns, tile + i * row + cols, 0.0f);
+      std::fill(tile + seen * row, tile + whole * row, 0.0f);
     }
   }
 
@@ -42204,6 +42931,7 @@ template <std::same_as<bf16> T> class BlockGradientOfHead {
       std::copy_n(from + i * from_row, columns, to.at(first_key_ + i));
   }
 
+  const AttentionKernels<float>& kernels_;
   const AttentionShape& shape_;
   const HalfAttentionGradient<T>& g_;
   Bf16Blocks unit_;
@@ -42257,21 +42985,22 @@ HeadRows<const float> widened_rows(const HeadRows<const T>& rows, std::int64_t f
 template <class T>
 void widened_attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
                     const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,
-                    const HeadRows<float>& row_lse) {
+                    const HeadRows<float>& row_lse, CpuLevel level) {
   const std::int64_t keys = shape.visible(first + count), both = shape.width + shape.value_width;
   float* next = thread_scratch<Scratch::wide_a, float>(static_cast<std::size_t>((count + keys) * both));
   const HeadRows<const float> wide_q = widened_rows(q, first, first + count, shape.width, next);
   const HeadRows<const float> wide_k = widened_rows(k, 0, keys, shape.width, next);
   const HeadRows<const float> wide_v = widened_rows(v, 0, keys, shape.value_width, next);
   const HeadRows<float> rows{next - first * shape.value_width, shape.value_width, 1};
-  attend<float>(shape, first, count, wide_q, wide_k, wide_v, out.data == nullptr ? HeadRows<float>{} : rows, row_lse);
+  attend<float>(shape, first, count, wide_q, wide_k, wide_v, out.data == nullptr ? HeadRows<float>{} : rows, row_lse,
+                level);
   if (out.data != nullptr)
     round_matrix(rows.at(first), rows.row, count, shape.value_width, out.at(first), out.row, out.col);
 }
 
 template <class T>
 void widened_gradient(const AttentionShape& shape, const HalfAttentionGradient<T>& g, std::int64_t first_key,
-                      std::int64_t end_key) {
+                      std::int64_t end_key, CpuLevel level) {
   const std::int64_t width = shape.width, value_width = shape.value_width;
   float* next = thread_scratch<Scratch::wide_a, float>(static_cast<std::size_t>(
       shape.queries * (width + 2 * value_width) + (end_key - first_key) * (width + value_width)));
@@ -42283,7 +43012,7 @@ void widened_gradient(const AttentionShape& shape, const HalfAttentionGradient<T
   wide.cotangent = widened_rows(g.cotangent, 0, shape.queries, value_width, next);
   wide.row_lse = g.row_lse;
   wide.q_gradient = g.q_gradient, wide.k_gradient = g.k_gradient, wide.v_gradient = g.v_gradient;
-  attend_gradient<float>(shape, wide, first_key, end_key);
+  attend_gradient<float>(shape, wide, first_key, end_key, level);
 }
 
 #if defined(__x86_64__)
@@ -42292,8 +43021,9 @@ template <std::same_as<bf16> T>
 void block_attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
                   const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,
                   const HeadRows<float>& row_lse, CpuLevel level) {
-  constexpr auto lanes = static_cast<std::int64_t>(xsimd::batch<float>::size);
   constexpr std::int64_t row = attention_queries;
+  const AttentionKernels<float>& kernels = attention_kernels<float>(level);
+  const std::int64_t lanes = kernels.lanes;
   const Bf16Blocks unit(level);
   const std::int64_t width = whole_blocks(shape.width), value_width = whole_blocks(shape.value_width);
   const std::int64_t tiles = (count + row - 1) / row, state = (value_width + 2) * row;
@@ -42313,7 +43043,7 @@ void block_attend(const AttentionShape& shape, std::int64_t first, std::int64_t 
     const std::int64_t from = first + t * row;
     pack_blocks<true>({q.at(from), q.row, q.col}, std::min(row, first + count - from), shape.width,
                       queries + t * row * width);
-    softmax(t).clear();
+    clear(softmax(t));
   }
   const std::int64_t visible = shape.visible(first + count);
   for (std::int64_t key = first_tile(shape, first, 0); key < visible; key += attention_keys) {
@@ -42327,12 +43057,12 @@ void block_attend(const AttentionShape& shape, std::int64_t first, std::int64_t 
       const std::int64_t cols = whole_blocks(own), whole = whole_blocks(seen);
       multiply_tile(unit, packed_keys, {queries + t * row * width, width}, whole, cols, shape.width, scores, row,
                     false);
-      scale_and_mask(scores, shape, from, cols, key, seen, -std::numeric_limits<float>::infinity());
+      scale_and_mask(kernels, scores, shape, from, cols, key, seen, -std::numeric_limits<float>::infinity());
       const KeySteps tile(shape, from, own, key, seen, lanes);
       for (std::int64_t c = 0; c < cols; c += lanes) {
         const std::int64_t work = c < own ? tile.keys_seen_at(c) : 0;
-        if (work > 0) softmax(t).take(scores, work, c);
-        for (std::int64_t i = work; i < whole; ++i) xsimd::batch<float>(0.0f).store_aligned(scores + i * row + c);
+        if (work > 0) kernels.take(softmax(t), scores, work, c);
+        for (std::int64_t i = work; i < whole; ++i) std::fill_n(scores + i * row + c, lanes, 0.0f);
       }
       const BlockPanels weights = round_to_pairs(scores, whole, cols, weights_room);
       multiply_tile(unit, values, weights, value_width, cols, whole, softmax(t).sums, row, true);
@@ -42340,9 +43070,9 @@ void block_attend(const AttentionShape& shape, std::int64_t first, std::int64_t 
   }
   for (std::int64_t t = 0; t < tiles; ++t) {
     const std::int64_t from = first + t * row, own = std::min(row, first + count - from);
-    for (std::int64_t c = 0; c < own; c += lanes) softmax(t).finish(c);
+    finish(kernels, softmax(t), own);
     if (out.data != nullptr) {
-      transpose_tile<float>(rows, value_width, softmax(t).sums, row, 1, value_width, own, value_width, 1.0f);
+      transpose_tile<float>(kernels, rows, value_width, softmax(t).sums, row, 1, value_width, own, value_width, 1.0f);
       round_rows(rows, value_width, own, shape.value_width, out, from);
     }
     for (std::int64_t i = 0; row_lse.data != nullptr && i < own; ++i) *row_lse.at(from + i) = softmax(t).totals[i];
@@ -42360,7 +43090,7 @@ void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count,
 #if defined(__x86_64__)
   if (level >= CpuLevel::avx512_bf16) return detail::block_attend(shape, first, count, q, k, v, out, row_lse, level);
 #endif
-  detail::widened_attend(shape, first, count, q, k, v, out, row_lse);
+  detail::widened_attend(shape, first, count, q, k, v, out, row_lse, level);
 }
 
 /// attend_gradient() for bf16; softmax weights and their gradients are rounded to bf16 for the products that follow.
@@ -42370,22 +43100,22 @@ void attend_gradient(const AttentionShape& shape, const HalfAttentionGradient<T>
 #if defined(__x86_64__)
   if (level >= CpuLevel::avx512_bf16) return detail::block_attend_gradient(shape, g, first_key, end_key, level);
 #endif
-  detail::widened_gradient(shape, g, first_key, end_key);
+  detail::widened_gradient(shape, g, first_key, end_key, level);
 }
 
 /// attend() for f16.
 template <std::same_as<f16> T>
 void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
             const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,
-            const HeadRows<float>& row_lse) {
-  detail::widened_attend(shape, first, count, q, k, v, out, row_lse);
+            const HeadRows<float>& row_lse, CpuLevel level = cpu_level()) {
+  detail::widened_attend(shape, first, count, q, k, v, out, row_lse, level);
 }
 
 /// attend_gradient() for f16.
 template <std::same_as<f16> T>
 void attend_gradient(const AttentionShape& shape, const HalfAttentionGradient<T>& g, std::int64_t first_key,
-                     std::int64_t end_key) {
-  detail::widened_gradient(shape, g, first_key, end_key);
+                     std::int64_t end_key, CpuLevel level = cpu_level()) {
+  detail::widened_gradient(shape, g, first_key, end_key, level);
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA

@@ -16,10 +16,9 @@ namespace tessera {
 struct BuildInfo {
   std::string_view compiler;  ///< such as "g++ 12.2.0"
   bool is_optimised;          ///< compiled with -O1 or more
-  /// Of fused elementwise operations and reductions, and of attention in f32 and f64, such as "sse2" or "avx2_fma":
-  /// those that -march allows.
+  /// Of fused elementwise operations and reductions, such as "sse2" or "avx2_fma": those that -march allows.
   std::string_view instructions;
-  std::string_view products;    ///< the kernels of matrix products, chosen when the program runs: "avx512", ...
+  std::string_view products;    ///< the kernels of products and attention, chosen when the program runs: "avx512", ...
   kernels::CpuLevel level;      ///< the highest level that `instructions` include
   kernels::CpuLevel processor;  ///< the highest level of this processor
   /// The member of the kernels of f32 and f64 products, such as "avx512_double", and why it was chosen, such as "for

@@ -114,10 +114,13 @@ struct Layout {
   std::int64_t gap = 0, step = 1;
 };
 
-template <class T> void check(const AttentionShape& shape, const Layout& in = {}, std::int64_t parts = 1) {
-  SCOPED_TRACE(testing::Message() << shape.queries << " queries, " << shape.keys << " keys, widths " << shape.width
-                                  << " and " << shape.value_width << (shape.causal ? ", causal from " : ", from ")
-                                  << shape.first_position);
+/// Returns all results, one after the other.
+template <class T>
+std::vector<T> check(const AttentionShape& shape, const Layout& in = {}, std::int64_t parts = 1,
+                     CpuLevel level = cpu_level()) {
+  SCOPED_TRACE(testing::Message() << name_of(level) << ": " << shape.queries << " queries, " << shape.keys
+                                  << " keys, widths " << shape.width << " and " << shape.value_width
+                                  << (shape.causal ? ", causal from " : ", from ") << shape.first_position);
   auto q = Matrix<T>(shape.queries, shape.width, in.gap, in.step).randomize(1, 2);
   auto k = Matrix<T>(shape.keys, shape.width, in.gap, in.step).randomize(2, 2);
   auto v = Matrix<T>(shape.keys, shape.value_width, in.gap, in.step).randomize(3);
@@ -127,7 +130,7 @@ template <class T> void check(const AttentionShape& shape, const Layout& in = {}
   Matrix<T> out(shape.queries, shape.value_width, in.gap), lse(shape.queries, 1, in.gap);
   for (std::int64_t first = 0; first < shape.queries; first += attention_queries)
     attend<T>(shape, first, std::min(attention_queries, shape.queries - first), q.read(), k.read(), v.read(),
-              out.write(), lse.write());
+              out.write(), lse.write(), level);
   expect_close("result", out, dense.out);
   expect_close("logarithms", lse, dense.lse);
   // The same, bit for bit, if a call has more queries.
@@ -135,7 +138,7 @@ template <class T> void check(const AttentionShape& shape, const Layout& in = {}
     Matrix<T> same(shape.queries, shape.value_width, in.gap), same_lse(shape.queries, 1, in.gap);
     for (std::int64_t first = 0; first < shape.queries; first += most)
       attend<T>(shape, first, std::min(most, shape.queries - first), q.read(), k.read(), v.read(), same.write(),
-                same_lse.write());
+                same_lse.write(), level);
     EXPECT_EQ(same.data, out.data);
     EXPECT_EQ(same_lse.data, lse.data);
   }
@@ -146,7 +149,7 @@ template <class T> void check(const AttentionShape& shape, const Layout& in = {}
   for (std::int64_t part = 0; part < parts; ++part) {
     attend_gradient<T>(
         shape, {q.read(), k.read(), v.read(), out.read(), lse.read(), g.read(), dq.write(), dk.write(), dv.write()},
-        shape.keys * part / parts, shape.keys * (part + 1) / parts);
+        shape.keys * part / parts, shape.keys * (part + 1) / parts, level);
     for (std::int64_t i = 0; i < shape.queries; ++i)
       for (std::int64_t c = 0; c < shape.width; ++c)
         dq_sum[static_cast<std::size_t>(i * shape.width + c)] += dq.get(i, c);
@@ -157,6 +160,9 @@ template <class T> void check(const AttentionShape& shape, const Layout& in = {}
   expect_close("gradient of queries", dq, dense.dq);
   expect_close("gradient of keys", dk, dense.dk);
   expect_close("gradient of values", dv, dense.dv);
+  std::vector<T> all;
+  for (const Matrix<T>* part : {&out, &lse, &dq, &dk, &dv}) all.insert(all.end(), part->data.begin(), part->data.end());
+  return all;
 }
 
 template <class T> AttentionShape square(std::int64_t time, std::int64_t width, bool causal = true) {
@@ -285,6 +291,34 @@ template <class T, class F> void for_each_bias(AttentionShape shape, const F& f)
       shape.bias = {is_mask ? static_cast<const void*>(seen.get()) : numbers.data(), query, key, is_mask};
       f(shape);
     }
+}
+
+/// At all levels that this processor can run. Levels with FMA give the same bits.
+template <class T> void check_levels(const AttentionShape& shape, const Layout& in = {}, std::int64_t parts = 1) {
+  std::vector<T> of_avx2;
+  for (const CpuLevel level : {CpuLevel::portable, CpuLevel::avx2, CpuLevel::avx512}) {
+    if (level > tessera::kernels::detail::detect_cpu()) continue;
+    const std::vector<T> found = check<T>(shape, in, parts, level);
+    if (level == CpuLevel::avx2) of_avx2 = found;
+    if (level == CpuLevel::avx512) EXPECT_EQ(found, of_avx2);
+  }
+}
+
+TEST(Attention, EachLevelOfInstructions) {
+  const auto both = [](const AttentionShape& shape, const Layout& in = {}, std::int64_t parts = 1) {
+    check_levels<float>(shape, in, parts);
+    check_levels<double>(shape, in, parts);
+  };
+  for (const std::int64_t time : {1, 7, 64, 65, 111, 144}) both(square<float>(time, 16));
+  for (const std::int64_t width : {1, 2, 5, 8, 33, 64, 128}) both(square<float>(81, width, width % 2 == 1));
+  for (const Layout layout : {Layout{5, 1}, Layout{7, 2}}) both(square<float>(90, 32), layout, 2);
+  both({1, 300, 16, 24, 0, false, 0.25});
+  both({1, 300, 16, 24, 299, true, 0.25});
+  both({300, 1, 16, 8, 0, true, 0.25});
+  both({20, 0, 16, 16, 0, false, 1});
+  for (const std::int64_t span : {-1, 0, 20, 64, 150}) both({130, 200, 16, 16, 37, true, 0.25, span}, {16, 1}, 2);
+  for_each_bias<float>({130, 200, 16, 8, 37, true, 0.25, 150}, [](const AttentionShape& s) { check_levels<float>(s); });
+  for_each_bias<double>(square<double>(70, 16, false), [](const AttentionShape& s) { check_levels<double>(s); });
 }
 
 TEST(Attention, BiasesAndMasksOfEachPair) {

@@ -37,21 +37,22 @@ HeadRows<const float> widened_rows(const HeadRows<const T>& rows, std::int64_t f
 template <class T>
 void widened_attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
                     const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,
-                    const HeadRows<float>& row_lse) {
+                    const HeadRows<float>& row_lse, CpuLevel level) {
   const std::int64_t keys = shape.visible(first + count), both = shape.width + shape.value_width;
   float* next = thread_scratch<Scratch::wide_a, float>(static_cast<std::size_t>((count + keys) * both));
   const HeadRows<const float> wide_q = widened_rows(q, first, first + count, shape.width, next);
   const HeadRows<const float> wide_k = widened_rows(k, 0, keys, shape.width, next);
   const HeadRows<const float> wide_v = widened_rows(v, 0, keys, shape.value_width, next);
   const HeadRows<float> rows{next - first * shape.value_width, shape.value_width, 1};
-  attend<float>(shape, first, count, wide_q, wide_k, wide_v, out.data == nullptr ? HeadRows<float>{} : rows, row_lse);
+  attend<float>(shape, first, count, wide_q, wide_k, wide_v, out.data == nullptr ? HeadRows<float>{} : rows, row_lse,
+                level);
   if (out.data != nullptr)
     round_matrix(rows.at(first), rows.row, count, shape.value_width, out.at(first), out.row, out.col);
 }
 
 template <class T>
 void widened_gradient(const AttentionShape& shape, const HalfAttentionGradient<T>& g, std::int64_t first_key,
-                      std::int64_t end_key) {
+                      std::int64_t end_key, CpuLevel level) {
   const std::int64_t width = shape.width, value_width = shape.value_width;
   float* next = thread_scratch<Scratch::wide_a, float>(static_cast<std::size_t>(
       shape.queries * (width + 2 * value_width) + (end_key - first_key) * (width + value_width)));
@@ -63,7 +64,7 @@ void widened_gradient(const AttentionShape& shape, const HalfAttentionGradient<T
   wide.cotangent = widened_rows(g.cotangent, 0, shape.queries, value_width, next);
   wide.row_lse = g.row_lse;
   wide.q_gradient = g.q_gradient, wide.k_gradient = g.k_gradient, wide.v_gradient = g.v_gradient;
-  attend_gradient<float>(shape, wide, first_key, end_key);
+  attend_gradient<float>(shape, wide, first_key, end_key, level);
 }
 
 #if defined(__x86_64__)
@@ -72,8 +73,9 @@ template <std::same_as<bf16> T>
 void block_attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
                   const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,
                   const HeadRows<float>& row_lse, CpuLevel level) {
-  constexpr auto lanes = static_cast<std::int64_t>(xsimd::batch<float>::size);
   constexpr std::int64_t row = attention_queries;
+  const AttentionKernels<float>& kernels = attention_kernels<float>(level);
+  const std::int64_t lanes = kernels.lanes;
   const Bf16Blocks unit(level);
   const std::int64_t width = whole_blocks(shape.width), value_width = whole_blocks(shape.value_width);
   const std::int64_t tiles = (count + row - 1) / row, state = (value_width + 2) * row;
@@ -93,7 +95,7 @@ void block_attend(const AttentionShape& shape, std::int64_t first, std::int64_t 
     const std::int64_t from = first + t * row;
     pack_blocks<true>({q.at(from), q.row, q.col}, std::min(row, first + count - from), shape.width,
                       queries + t * row * width);
-    softmax(t).clear();
+    clear(softmax(t));
   }
   const std::int64_t visible = shape.visible(first + count);
   for (std::int64_t key = first_tile(shape, first, 0); key < visible; key += attention_keys) {
@@ -107,12 +109,12 @@ void block_attend(const AttentionShape& shape, std::int64_t first, std::int64_t 
       const std::int64_t cols = whole_blocks(own), whole = whole_blocks(seen);
       multiply_tile(unit, packed_keys, {queries + t * row * width, width}, whole, cols, shape.width, scores, row,
                     false);
-      scale_and_mask(scores, shape, from, cols, key, seen, -std::numeric_limits<float>::infinity());
+      scale_and_mask(kernels, scores, shape, from, cols, key, seen, -std::numeric_limits<float>::infinity());
       const KeySteps tile(shape, from, own, key, seen, lanes);
       for (std::int64_t c = 0; c < cols; c += lanes) {
         const std::int64_t work = c < own ? tile.keys_seen_at(c) : 0;
-        if (work > 0) softmax(t).take(scores, work, c);
-        for (std::int64_t i = work; i < whole; ++i) xsimd::batch<float>(0.0f).store_aligned(scores + i * row + c);
+        if (work > 0) kernels.take(softmax(t), scores, work, c);
+        for (std::int64_t i = work; i < whole; ++i) std::fill_n(scores + i * row + c, lanes, 0.0f);
       }
       const BlockPanels weights = round_to_pairs(scores, whole, cols, weights_room);
       multiply_tile(unit, values, weights, value_width, cols, whole, softmax(t).sums, row, true);
@@ -120,9 +122,9 @@ void block_attend(const AttentionShape& shape, std::int64_t first, std::int64_t 
   }
   for (std::int64_t t = 0; t < tiles; ++t) {
     const std::int64_t from = first + t * row, own = std::min(row, first + count - from);
-    for (std::int64_t c = 0; c < own; c += lanes) softmax(t).finish(c);
+    finish(kernels, softmax(t), own);
     if (out.data != nullptr) {
-      transpose_tile<float>(rows, value_width, softmax(t).sums, row, 1, value_width, own, value_width, 1.0f);
+      transpose_tile<float>(kernels, rows, value_width, softmax(t).sums, row, 1, value_width, own, value_width, 1.0f);
       round_rows(rows, value_width, own, shape.value_width, out, from);
     }
     for (std::int64_t i = 0; row_lse.data != nullptr && i < own; ++i) *row_lse.at(from + i) = softmax(t).totals[i];
@@ -140,7 +142,7 @@ void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count,
 #if defined(__x86_64__)
   if (level >= CpuLevel::avx512_bf16) return detail::block_attend(shape, first, count, q, k, v, out, row_lse, level);
 #endif
-  detail::widened_attend(shape, first, count, q, k, v, out, row_lse);
+  detail::widened_attend(shape, first, count, q, k, v, out, row_lse, level);
 }
 
 /// attend_gradient() for bf16; softmax weights and their gradients are rounded to bf16 for the products that follow.
@@ -150,22 +152,22 @@ void attend_gradient(const AttentionShape& shape, const HalfAttentionGradient<T>
 #if defined(__x86_64__)
   if (level >= CpuLevel::avx512_bf16) return detail::block_attend_gradient(shape, g, first_key, end_key, level);
 #endif
-  detail::widened_gradient(shape, g, first_key, end_key);
+  detail::widened_gradient(shape, g, first_key, end_key, level);
 }
 
 /// attend() for f16.
 template <std::same_as<f16> T>
 void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
             const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,
-            const HeadRows<float>& row_lse) {
-  detail::widened_attend(shape, first, count, q, k, v, out, row_lse);
+            const HeadRows<float>& row_lse, CpuLevel level = cpu_level()) {
+  detail::widened_attend(shape, first, count, q, k, v, out, row_lse, level);
 }
 
 /// attend_gradient() for f16.
 template <std::same_as<f16> T>
 void attend_gradient(const AttentionShape& shape, const HalfAttentionGradient<T>& g, std::int64_t first_key,
-                     std::int64_t end_key) {
-  detail::widened_gradient(shape, g, first_key, end_key);
+                     std::int64_t end_key, CpuLevel level = cpu_level()) {
+  detail::widened_gradient(shape, g, first_key, end_key, level);
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA

@@ -113,16 +113,12 @@ class AttentionRoom {
 };
 
 /// Multiplies the scores of a tile by the scale and adds the bias; masked scores become `unseen`.
-inline void scale_and_mask(float* scores, const AttentionShape& shape, std::int64_t query, std::int64_t cols,
-                           std::int64_t key, std::int64_t keys, float unseen) {
-  using Batch = xsimd::batch<float>;
-  constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
-  const Batch scale(static_cast<float>(shape.scale));
-  const float* const bias = bias_tile<float>(shape, query, cols, key, keys);
+inline void scale_and_mask(const AttentionKernels<float>& kernels, float* scores, const AttentionShape& shape,
+                           std::int64_t query, std::int64_t cols, std::int64_t key, std::int64_t keys, float unseen) {
+  kernels.scale_and_add(scores, bias_tile<float>(kernels, shape, query, cols, key, keys),
+                        static_cast<float>(shape.scale), keys, cols);
   for (std::int64_t i = 0; i < keys; ++i) {
     float* const row = scores + i * attention_queries;
-    for (std::int64_t c = 0; c < cols; c += lanes) (Batch::load_aligned(row + c) * scale).store_aligned(row + c);
-    if (bias != nullptr) add_row<float>(row, bias + i * attention_queries, 0, cols);
     const std::int64_t hidden = shape.causal ? std::min(key + i - shape.first_position - query, cols) : 0;
     for (std::int64_t c = 0; c < hidden; ++c) row[c] = unseen;
     if (!shape.causal) continue;

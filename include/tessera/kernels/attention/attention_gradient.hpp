@@ -24,11 +24,6 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-template <class T> constexpr std::int64_t padded_width(std::int64_t columns) {
-  constexpr auto lanes = static_cast<std::int64_t>(xsimd::batch<T>::size);
-  return (columns + lanes - 1) / lanes * lanes;
-}
-
 /// A gradient of rows of keys or values, of which one tile at a time is added to: the rows of the result themselves, if
 /// they are whole registers, otherwise a copy.
 template <class T> struct GradientTile {
@@ -65,9 +60,9 @@ template <class T> struct GradientTile {
 template <class T> class GradientOfHead {
  public:
   GradientOfHead(const AttentionShape& shape, const AttentionGradient<T>& g, std::int64_t first_key,
-                 std::int64_t end_key)
-      : shape_(shape), g_(g), first_key_(first_key), end_key_(end_key), q_row_(padded_width<T>(shape.width)),
-        v_row_(padded_width<T>(shape.value_width)) {
+                 std::int64_t end_key, CpuLevel level)
+      : kernels_(attention_kernels<T>(level)), shape_(shape), g_(g), first_key_(first_key), end_key_(end_key),
+        q_row_(whole_vectors(shape.width)), v_row_(whole_vectors(shape.value_width)) {
     const std::int64_t most_tiles = most_attention_queries / row;
     T* next = thread_scratch<Scratch::attention, T>(
         static_cast<std::size_t>(most_tiles * tile_size() + (shape.value_width + 2 * attention_keys) * row +
@@ -100,22 +95,20 @@ template <class T> class GradientOfHead {
       begun = std::max({begun, std::min(first, end_key_), visible});
       for (std::int64_t t = 0; wants_q() && t < tiles; ++t) {
         const QueryTile tile = tile_of(group, end, t);
-        transpose_tile<T>(g_.q_gradient.at(tile.first), g_.q_gradient.row, tile.sums, row, 1, shape_.width, tile.count,
-                          shape_.width, T(1));
+        transpose_tile<T>(kernels_, g_.q_gradient.at(tile.first), g_.q_gradient.row, tile.sums, row, 1, shape_.width,
+                          tile.count, shape_.width, T(1));
       }
     }
     clear(begun, end_key_);
   }
 
  private:
-  using Batch = xsimd::batch<T>;
-  static constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
   static constexpr std::int64_t row = attention_queries;
 
   /// A tile of queries. Columns are queries in `queries`, `cotangents` and `sums`, rows in `query_rows` and
   /// `cotangent_rows`.
   struct QueryTile {
-    std::int64_t first, count, registers, visible;
+    std::int64_t first, count, columns, visible;
     T *queries, *cotangents, *sums, *query_rows, *cotangent_rows, *logarithms, *products;
   };
   /// Keys [first, end) with their values, and the sums of their gradients.
@@ -129,6 +122,7 @@ template <class T> class GradientOfHead {
     k_tile_.clear(first, end);
     v_tile_.clear(first, end);
   }
+  std::int64_t whole_vectors(std::int64_t count) const { return (count + kernels_.lanes - 1) & -kernels_.lanes; }
   bool wants_q() const { return g_.q_gradient.data != nullptr; }
   std::int64_t tile_size() const { return (2 * shape_.width + shape_.value_width + q_row_ + v_row_ + 2) * row; }
 
@@ -137,7 +131,7 @@ template <class T> class GradientOfHead {
     QueryTile tile;
     tile.first = group + t * row;
     tile.count = std::min(row, end - tile.first);
-    tile.registers = (tile.count + lanes - 1) / lanes;
+    tile.columns = whole_vectors(tile.count);
     tile.visible = std::min(shape_.visible(tile.first + tile.count), end_key_);
     tile.queries = tiles_ + t * tile_size();
     tile.cotangents = tile.queries + shape_.width * row;
@@ -151,24 +145,20 @@ template <class T> class GradientOfHead {
 
   /// Fills a tile: scaled queries and cotangents, the products of cotangents and outputs, the logarithms of the sums.
   void load(const QueryTile& tile) const {
-    const std::int64_t first = tile.first, count = tile.count, columns = tile.registers * lanes;
+    const std::int64_t first = tile.first, count = tile.count, columns = tile.columns;
     if (wants_q()) std::fill(tile.sums, tile.sums + shape_.width * row, T(0));
     if (tile.visible <= first_key_) return;
     const T scale = static_cast<T>(shape_.scale);
     const std::int64_t value_width = shape_.value_width;
-    transpose_tile<T>(tile.queries, row, g_.q.at(first), g_.q.row, g_.q.col, count, shape_.width, columns, scale);
-    transpose_tile<T>(tile.cotangents, row, g_.cotangent.at(first), g_.cotangent.row, g_.cotangent.col, count,
-                      value_width, columns, scale);
-    transpose_tile<T>(outputs_, row, g_.out.at(first), g_.out.row, g_.out.col, count, value_width, columns, T(1));
+    const auto transpose = [&](T* to, const HeadRows<const T>& from, std::int64_t width, T factor) {
+      transpose_tile<T>(kernels_, to, row, from.at(first), from.row, from.col, count, width, columns, factor);
+    };
+    transpose(tile.queries, g_.q, shape_.width, scale);
+    transpose(tile.cotangents, g_.cotangent, value_width, scale);
+    transpose(outputs_, g_.out, value_width, T(1));
     if (k_tile_.wanted()) pack_rows<T>(tile.query_rows, q_row_, g_.q, first, count, shape_.width);
     if (v_tile_.wanted()) pack_rows<T>(tile.cotangent_rows, v_row_, g_.cotangent, first, count, value_width);
-    for (std::int64_t c = 0; c < columns; c += lanes) {
-      Batch sum(T(0));
-      for (std::int64_t e = 0; e < value_width; ++e)
-        sum = simd::fma<T>(Batch::load_aligned(tile.cotangents + e * row + c),
-                           Batch::load_aligned(outputs_ + e * row + c), sum);
-      sum.store_aligned(tile.products + c);
-    }
+    kernels_.column_products(tile.products, tile.cotangents, outputs_, value_width, columns);
     // A query without keys has logarithm -inf: its weights are 0.
     for (std::int64_t i = 0; i < columns; ++i)
       tile.logarithms[i] = i < count ? std::max(*g_.row_lse.at(first + i), static_cast<T>(least_score)) : T(0);
@@ -181,8 +171,8 @@ template <class T> class GradientOfHead {
       const std::int64_t end = std::min(key + attention_keys, visible), count = end - key;
       const KeyTile keys{key,
                          end,
-                         dense_rows<T>(g_.k, key, count, shape_.width, k_room_),
-                         dense_rows<T>(g_.v, key, count, shape_.value_width, v_room_),
+                         dense_rows<T>(kernels_, g_.k, key, count, shape_.width, k_room_),
+                         dense_rows<T>(kernels_, g_.v, key, count, shape_.value_width, v_room_),
                          k_tile_.open(key, end, begun),
                          v_tile_.open(key, end, begun)};
       const std::int64_t ahead = std::min(end + attention_keys, visible);
@@ -194,8 +184,8 @@ template <class T> class GradientOfHead {
         const QueryTile tile = tile_of(group, group_end, t);
         const std::int64_t seen = std::min(end, tile.visible) - key;
         if (seen <= 0 || key < first_tile(shape_, tile.first, first_key_)) continue;
-        const KeySteps steps(shape_, tile.first, tile.count, key, seen, lanes);
-        attention_scores<T>(weights_, shape_, steps, tile.first, tile.registers, key, keys.k, tile.queries);
+        const KeySteps steps(shape_, tile.first, tile.count, key, seen, kernels_.lanes);
+        attention_scores<T>(kernels_, weights_, shape_, steps, tile.first, tile.columns, key, keys.k, tile.queries);
         for (int s = 0; s < steps.size; ++s) find_slopes(steps.steps[s], keys, tile);
         for (int s = 0; s < steps.size; ++s) add_products(steps.steps[s], keys, tile);
       }
@@ -206,36 +196,28 @@ template <class T> class GradientOfHead {
 
   /// Replaces scores by softmax weights, and finds the gradients of the scores.
   void find_slopes(const KeyStep& step, const KeyTile& keys, const QueryTile& tile) const {
-    tile_product<T>(slopes_ + step.first * row + step.begin, row, {keys.v.at(step.first), keys.v.row, keys.v.col},
-                    tile.cotangents + step.begin, row, step.count, tile.registers - step.begin / lanes,
-                    shape_.value_width, false);
-    const std::int64_t columns = tile.registers * lanes;
-    const T *const logarithms = tile.logarithms, *const products = tile.products;
-    for (std::int64_t i = step.first; i < step.first + step.count; ++i) {
-      T *const weights = weights_ + i * row, *const slopes = slopes_ + i * row;
-      for (std::int64_t c = step.begin; c < columns; c += lanes) {
-        const Batch p = simd::fading_exp<T>(Batch::load_aligned(weights + c) - Batch::load_aligned(logarithms + c));
-        const Batch slope = p * (Batch::load_aligned(slopes + c) - Batch::load_aligned(products + c));
-        p.store_aligned(weights + c);
-        slope.store_aligned(slopes + c);
-      }
-    }
+    const std::int64_t at = step.first * row + step.begin, columns = tile.columns - step.begin;
+    kernels_.multiply(slopes_ + at, row, {keys.v.at(step.first), keys.v.row, keys.v.col}, tile.cotangents + step.begin,
+                      row, step.count, columns, shape_.value_width, false);
+    kernels_.find_slopes({weights_ + at, slopes_ + at, tile.logarithms + step.begin, tile.products + step.begin, T(1)},
+                         step.count, columns);
   }
 
   /// Adds to the gradients of values, keys and queries the products of weights and slopes.
   void add_products(const KeyStep& step, const KeyTile& keys, const QueryTile& tile) const {
     const std::int64_t at = step.first * row + step.begin, depth = tile.count - step.begin;
     if (v_tile_.wanted())
-      tile_product<T>(keys.v_sums + step.first * v_tile_.stride(), v_tile_.stride(), {weights_ + at, row, 1},
-                      tile.cotangent_rows + step.begin * v_row_, v_row_, step.count, v_row_ / lanes, depth, true);
+      kernels_.multiply(keys.v_sums + step.first * v_tile_.stride(), v_tile_.stride(), {weights_ + at, row, 1},
+                        tile.cotangent_rows + step.begin * v_row_, v_row_, step.count, v_row_, depth, true);
     if (k_tile_.wanted())
-      tile_product<T>(keys.k_sums + step.first * k_tile_.stride(), k_tile_.stride(), {slopes_ + at, row, 1},
-                      tile.query_rows + step.begin * q_row_, q_row_, step.count, q_row_ / lanes, depth, true);
+      kernels_.multiply(keys.k_sums + step.first * k_tile_.stride(), k_tile_.stride(), {slopes_ + at, row, 1},
+                        tile.query_rows + step.begin * q_row_, q_row_, step.count, q_row_, depth, true);
     if (wants_q())
-      tile_product<T>(tile.sums + step.begin, row, {keys.k.at(step.first), keys.k.col, keys.k.row}, slopes_ + at, row,
-                      shape_.width, tile.registers - step.begin / lanes, step.count, true);
+      kernels_.multiply(tile.sums + step.begin, row, {keys.k.at(step.first), keys.k.col, keys.k.row}, slopes_ + at, row,
+                        shape_.width, tile.columns - step.begin, step.count, true);
   }
 
+  const AttentionKernels<T>& kernels_;
   const AttentionShape& shape_;
   const AttentionGradient<T>& g_;
   std::int64_t first_key_, end_key_, q_row_, v_row_;
@@ -252,8 +234,8 @@ template <class T> class GradientOfHead {
 /// read once for most_attention_queries.
 template <class T>
 void attend_gradient(const AttentionShape& shape, const AttentionGradient<T>& g, std::int64_t first_key,
-                     std::int64_t end_key) {
-  detail::GradientOfHead<T>(shape, g, first_key, end_key).run();
+                     std::int64_t end_key, CpuLevel level = cpu_level()) {
+  detail::GradientOfHead<T>(shape, g, first_key, end_key, level).run();
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA

@@ -23,8 +23,9 @@ template <std::same_as<bf16> T> class BlockGradientOfHead {
  public:
   BlockGradientOfHead(const AttentionShape& shape, const HalfAttentionGradient<T>& g, std::int64_t first_key,
                       std::int64_t end_key, CpuLevel level)
-      : shape_(shape), g_(g), unit_(level), first_key_(first_key), end_key_(end_key), part_(end_key - first_key),
-        width_(whole_blocks(shape.width)), value_width_(whole_blocks(shape.value_width)) {
+      : kernels_(attention_kernels<float>(level)), shape_(shape), g_(g), unit_(level), first_key_(first_key),
+        end_key_(end_key), part_(end_key - first_key), width_(whole_blocks(shape.width)),
+        value_width_(whole_blocks(shape.value_width)) {
     const std::int64_t padded = padded_keys();
     AttentionRoom room(padded * (width_ + value_width_ / 2 + width_ + value_width_) +
                        row * (2 * width_ + value_width_) + row * row * 7 / 2 + 2 * row + row * width_);
@@ -54,16 +55,14 @@ template <std::same_as<bf16> T> class BlockGradientOfHead {
         add_products(whole_blocks(count), key, whole_blocks(seen));
       }
       if (wants_q())
-        transpose_tile<float>(g_.q_gradient.at(first), g_.q_gradient.row, query_sums_, row, 1, shape_.width, count,
-                              shape_.width, 1.0f);
+        transpose_tile<float>(kernels_, g_.q_gradient.at(first), g_.q_gradient.row, query_sums_, row, 1, shape_.width,
+                              count, shape_.width, 1.0f);
     }
     copy(g_.k_gradient, k_sums_, width_, shape_.width);
     copy(g_.v_gradient, v_sums_, value_width_, shape_.value_width);
   }
 
  private:
-  using Batch = xsimd::batch<float>;
-  static constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
   static constexpr std::int64_t row = attention_queries;
 
   bool wants_q() const { return g_.q_gradient.data != nullptr; }
@@ -104,21 +103,13 @@ template <std::same_as<bf16> T> class BlockGradientOfHead {
                   false);
     multiply_tile(unit_, {values_ + at * value_width_, value_width_}, {cotangents_, value_width_}, whole, cols,
                   shape_.value_width, slopes_, row, false);
-    scale_and_mask(weights_, shape_, first, cols, key, seen, -std::numeric_limits<float>::infinity());
-    const Batch scale(static_cast<float>(shape_.scale));
-    const float *const logarithms = logarithms_, *const products = products_;
-    for (std::int64_t i = 0; i < whole; ++i) {
-      float *const weights = weights_ + i * row, *const slopes = slopes_ + i * row;
-      for (std::int64_t c = 0; c < cols; c += lanes) {
-        Batch p(0.0f), slope(0.0f);
-        // Padding queries and keys get weight 0: computed, their weights could be arbitrarily large.
-        if (i < seen && c < count) {
-          p = simd::fading_exp<float>(Batch::load_aligned(weights + c) - Batch::load_aligned(logarithms + c));
-          slope = p * (Batch::load_aligned(slopes + c) - Batch::load_aligned(products + c)) * scale;
-        }
-        p.store_aligned(weights + c);
-        slope.store_aligned(slopes + c);
-      }
+    scale_and_mask(kernels_, weights_, shape_, first, cols, key, seen, -std::numeric_limits<float>::infinity());
+    // Padding queries and keys get weight 0: computed, their weights could be arbitrarily large.
+    const std::int64_t columns = (count + kernels_.lanes - 1) & -kernels_.lanes;
+    kernels_.find_slopes({weights_, slopes_, logarithms_, products_, static_cast<float>(shape_.scale)}, seen, columns);
+    for (float* const tile : {weights_, slopes_}) {
+      for (std::int64_t i = 0; i < seen; ++i) std::fill(tile + i * row + columns, tile + i * row + cols, 0.0f);
+      std::fill(tile + seen * row, tile + whole * row, 0.0f);
     }
   }
 
@@ -142,6 +133,7 @@ template <std::same_as<bf16> T> class BlockGradientOfHead {
       std::copy_n(from + i * from_row, columns, to.at(first_key_ + i));
   }
 
+  const AttentionKernels<float>& kernels_;
   const AttentionShape& shape_;
   const HalfAttentionGradient<T>& g_;
   Bf16Blocks unit_;

@@ -2,6 +2,7 @@
 #define TESSERA_KERNELS_SIMD_LANE_ARITHMETIC_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -23,6 +24,9 @@ template <> struct Format<float> {
   // ln 2 = ln2_high + ln2_low: ln2_high has trailing zeros, so that its product with an exponent is exact without FMA.
   static constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f, log2_e = 1.44269504f;
   static constexpr float exp_lowest = -104.0f, exp_normal = -87.0f, exp_highest = 89.0f;
+  /// (exp(x) - 1 - x) / x^2 for |x| < ln 2 / 2.
+  static constexpr std::size_t exp_terms = 5;
+  static constexpr float exp_tail[] = {0.5f, 0.166665733f, 0.0416665487f, 0.00836377405f, 0.00139269268f};
 };
 
 template <> struct Format<double> {
@@ -33,6 +37,17 @@ template <> struct Format<double> {
   static constexpr std::int64_t sqrt_half_bits = 0x3fe6a09e667f3bcd;
   static constexpr double ln2_high = 0x1.62e42feep-1, ln2_low = 0x1.a39ef35793c76p-33, log2_e = 0x1.71547652b82fep+0;
   static constexpr double exp_lowest = -746.0, exp_normal = -708.0, exp_highest = 710.0;
+  static constexpr std::size_t exp_terms = 10;
+  static constexpr double exp_tail[] = {0.5,
+                                        0x1.5555555555556p-3,
+                                        0x1.5555555553b6cp-5,
+                                        0x1.1111111110918p-7,
+                                        0x1.6c16c1794e1dcp-10,
+                                        0x1.a01a01a83ba17p-13,
+                                        0x1.a019b621f9d08p-16,
+                                        0x1.71de0be2b5e96p-19,
+                                        0x1.2894f52583578p-22,
+                                        0x1.af3ce42b12b24p-26};
 };
 
 template <class T> using int_batch = xsimd::batch<typename Format<T>::Int>;

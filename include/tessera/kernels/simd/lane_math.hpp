@@ -3,8 +3,10 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include <tessera/kernels/simd/lane_arithmetic.hpp>
 #include <tessera/kernels/simd/simd.hpp>
@@ -16,6 +18,11 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace simd {
 
+template <class T, std::size_t... I>
+TESSERA_INLINE xsimd::batch<T> exp_tail(const xsimd::batch<T>& r, std::index_sequence<I...>) {
+  return polynomial<T>(r, Format<T>::exp_tail[I]...);
+}
+
 /// Returns q and sets n with exp(x) = 2^n (1 + q), n an integer and |q| < 0.42.
 template <class T> TESSERA_INLINE xsimd::batch<T> split_exp(const xsimd::batch<T>& x, RoundedExponent<T>& exponent) {
   using Batch = xsimd::batch<T>;
@@ -23,14 +30,7 @@ template <class T> TESSERA_INLINE xsimd::batch<T> split_exp(const xsimd::batch<T
   exponent.shifted = simd::fma<T>(x, Batch(F::log2_e), Batch(F::round));
   const Batch n = exponent.value();
   const Batch r = simd::fma<T>(n, Batch(-F::ln2_low), simd::fma<T>(n, Batch(-F::ln2_high), x));
-  Batch tail;
-  if constexpr (std::is_same_v<T, float>)
-    tail = polynomial<T>(r, 0.5f, 0.166665733f, 0.0416665487f, 0.00836377405f, 0.00139269268f);
-  else
-    tail = polynomial<T>(r, 0.5, 0x1.5555555555556p-3, 0x1.5555555553b6cp-5, 0x1.1111111110918p-7,
-                         0x1.6c16c1794e1dcp-10, 0x1.a01a01a83ba17p-13, 0x1.a019b621f9d08p-16, 0x1.71de0be2b5e96p-19,
-                         0x1.2894f52583578p-22, 0x1.af3ce42b12b24p-26);
-  return simd::fma<T>(r * r, tail, r);
+  return simd::fma<T>(r * r, exp_tail<T>(r, std::make_index_sequence<F::exp_terms>{}), r);
 }
 
 #if defined(__AVX512F__)
