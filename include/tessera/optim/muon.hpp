@@ -84,10 +84,8 @@ template <class X> constexpr X orthogonalized(const X& matrices, const Scalar& e
 
 /// The same for the matrix of a parameter, or for the matrices of a Stack's layers.
 template <class T> constexpr Value orthogonalized(const Value& matrices, const Scalar& epsilon, Here at) {
-  using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
-  const Value wide = build::cast(matrices, dtype_v<Wide>);
-  if (wide.rank() == 2) return orthogonalized(Sym<Wide, 2>(wide), epsilon, at).value;
-  if (wide.rank() == 3) return orthogonalized(Sym<Wide, 3>(wide), epsilon, at).value;
+  if (matrices.rank() == 2) return orthogonalized(Sym<T, 2>(matrices), epsilon, at).value;
+  if (matrices.rank() == 3) return orthogonalized(Sym<T, 3>(matrices), epsilon, at).value;
   fail(errc::unsupported, "[muon] model: a Stack inside of a Stack; make its layers one Stack");
 }
 
@@ -120,25 +118,30 @@ constexpr auto muon(const Model& model, const Gradients& gradients,
   auto [moved, mean, square] = optim::tree_map(
       [&](auto p, auto g, auto m, auto v) {
         using S = decltype(p);
-        const optim::detail::Updated x{p.value.at(Source::from(at)), S::rank, next_name()};
-        if constexpr (S::rank == 2) {
-          const Value momentum = x.wide(config.momentum), rate = x.wide(config.learning_rate);
-          const Value kept = x(momentum), in = x(1.0 - momentum);
-          const Value next_m = kept * m.value + in * g.value;
-          const Value u = kept * next_m + in * g.value;
-          const Value o = optim::detail::orthogonalized<typename S::element>(u, config.epsilon, at);
-          const Value inputs = build::extent(x.parameter, x.parameter.rank() - 2);
-          const Value outputs = build::extent(x.parameter, x.parameter.rank() - 1);
-          const Value ratio = build::cast(outputs, DType::f64) / build::cast(inputs, DType::f64);
-          const Value scale = build::apply<ops::SqrtOp>(build::apply<ops::MaximumOp>(ratio, ratio.number(1.0)));
-          const Value next = x(1.0 - rate * x.wide(config.weight_decay)) * x.parameter - x(rate * scale) * x(o);
-          return std::tuple(S(optim::detail::like_parameter(next, x.parameter, x.name)), S(next_m), v);
-        } else {
-          const optim::detail::AdamWStep s = step.as(x.parameter.dtype());
-          const auto [next_m, next_v] = s.next_means(g.value, m.value, v.value);
-          const Value next = s.moved(x, next_m, next_v);
-          return std::tuple(S(optim::detail::like_parameter(next, x.parameter, x.name)), S(next_m), S(next_v));
-        }
+        using Wide = std::conditional_t<std::is_same_v<typename S::element, double>, double, float>;
+        const Value from = p.value.at(Source::from(at));
+        const auto update = [&](const auto& x, const Value& parameter, const Value& slope, const Value& last_m,
+                                const Value& last_v) {
+          if constexpr (S::rank == 2) {
+            const Value momentum = x.wide(config.momentum), rate = x.wide(config.learning_rate);
+            const Value kept = x(momentum), in = x(1.0 - momentum);
+            const Value next_m = kept * last_m + in * slope;
+            const Value o = optim::detail::orthogonalized<Wide>(kept * next_m + in * slope, config.epsilon, at);
+            const Value inputs = build::extent(parameter, parameter.rank() - 2);
+            const Value outputs = build::extent(parameter, parameter.rank() - 1);
+            const Value ratio = build::cast(outputs, DType::f64) / build::cast(inputs, DType::f64);
+            const Value scale = build::apply<ops::SqrtOp>(build::apply<ops::MaximumOp>(ratio, ratio.number(1.0)));
+            const Value next = x(1.0 - rate * x.wide(config.weight_decay)) * parameter - x(rate * scale) * o;
+            return std::tuple(next, next_m, last_v);
+          } else {
+            const optim::detail::AdamWStep s = step.as(parameter.dtype());
+            const auto [next_m, next_v] = s.next_means(slope, last_m, last_v);
+            return std::tuple(s.moved(x, next_m, next_v), next_m, next_v);
+          }
+        };
+        const optim::detail::Updated x{from, S::rank, next_name()};
+        return std::apply([](const auto&... made) { return std::tuple(S(made)...); },
+                          optim::detail::update_parameter(x, update, from, g.value, m.value, v.value));
       },
       model, detail::settle(gradients), state.mean, state.square);
   return std::tuple(moved, optim::MuonState<optim::stored_t<Model>>{mean, square, Scalar(step.count)});

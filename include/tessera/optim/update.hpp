@@ -139,19 +139,28 @@ constexpr auto map_parameters(Here at, const F& f, const Model& model, const Gra
       model, tessera::detail::settle(gradients), states...);
 }
 
-/// The pattern of every optimizer: `update` of map_parameters returns the next parameter and its next states. A
-/// parameter keeps its sharding, whatever that of its state is. Errors of operations on tensors of different shapes,
-/// such as those of the state of another model, are `structure` and name the parameter.
+/// The results of `update(x, p, rest...)`, the next parameter and its next states, for the Updated x of parameter p.
+/// Arithmetic is in f32 for parameters in bf16 or f16, in which a beta of 0.999 would be 1, and an epsilon of 1e-8
+/// would be 0. A parameter keeps its sharding, whatever that of its state is.
+template <class F, class... Rest>
+constexpr auto update_parameter(const Updated& x, const F& update, const Value& p, const Rest&... rest) {
+  const DType type = p.dtype(), wide = computed_as(type);
+  const Value from = build::cast(p, wide);
+  return std::apply(
+      [&](const Value& next, const auto&... state) {
+        return std::tuple(like_parameter(build::cast(next, type), p, x.name), build::cast(state, type)...);
+      },
+      update(Updated{from, x.rank, x.name}, from, build::cast(rest, wide)...));
+}
+
+/// The pattern of every optimizer: map_parameters of update_parameter. Errors of operations on tensors of different
+/// shapes, such as those of the state of another model, are `structure` and name the parameter.
 template <class F, class Model, class Gradients, class... States>
 constexpr auto update_parameters(Here at, const F& update, const Model& model, const Gradients& gradients,
                                  const States&... states) {
   return map_parameters(
       at,
-      [&](const Updated& x, const Value& p, const auto&... rest) {
-        return std::apply([&](const Value& next,
-                              const auto&... state) { return std::tuple(like_parameter(next, p, x.name), state...); },
-                          update(x, p, rest...));
-      },
+      [&](const Updated& x, const Value& p, const auto&... rest) { return update_parameter(x, update, p, rest...); },
       model, gradients, states...);
 }
 

@@ -77,7 +77,7 @@ TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, He
 template <class T, int Rank>
 ShardedTensor<T, Rank> rows_of(const ShardedTensor<T, Rank>& x, RowRange range, Here at = Here::current()) {
   static_assert(Rank >= 1, "tessera: a scalar has no rows");
-  return tensor_of<T, Rank>(detail::rows_of(storage_of(x), range, at));
+  return tensor_of<T, Rank>(detail::rows_of(detail::storage_of("rows_of", x, at), range, at));
 }
 
 }  // namespace tessera

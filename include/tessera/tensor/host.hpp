@@ -64,16 +64,16 @@ inline void copy_to_host(const TensorStorage& from, void* out) {
 /// `empty_tensor` for a tensor without data.
 template <class T, int Rank>
 void to_host(const ShardedTensor<T, Rank>& x, std::span<std::type_identity_t<T>> out, Here at = Here::current()) {
-  const TensorStorage& storage = storage_of(x);
+  const TensorStorage& storage = detail::storage_of("to_host", x, at);
   if (static_cast<std::int64_t>(out.size()) != volume(storage.shape()))
     fail(errc::host_data, "[to_host] element count: the span has ", out.size(), " elements, ",
          sharded_type_text(storage), " has ", volume(storage.shape()), Source::from(at));
   detail::copy_to_host(storage, out.data());
 }
 
-/// All elements, row-major.
-template <class T, int Rank> std::vector<T> to_host(const ShardedTensor<T, Rank>& x) {
-  const TensorStorage& storage = storage_of(x);
+/// All elements, row-major. Errors: `empty_tensor` for a tensor without data.
+template <class T, int Rank> std::vector<T> to_host(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
+  const TensorStorage& storage = detail::storage_of("to_host", x, at);
   const auto count = static_cast<std::size_t>(volume(storage.shape()));
   if constexpr (std::is_same_v<T, bool>) {
     const auto bools = std::make_unique<bool[]>(count);
@@ -101,7 +101,7 @@ template <SymOperand X> detail::NoResult to_host(const X&) {
 /// The element of a tensor with one element, such as a loss, as torch.Tensor.item. Errors: `shape_mismatch` for a
 /// tensor with no or several elements.
 template <class T, int Rank> T item(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
-  const TensorStorage& storage = storage_of(x);
+  const TensorStorage& storage = detail::storage_of("item", x, at);
   if (volume(storage.shape()) != 1)
     fail(errc::shape_mismatch, "[item] element count: ", sharded_type_text(storage), " has ", volume(storage.shape()),
          " elements; item takes a tensor with exactly 1 element", Source::from(at));

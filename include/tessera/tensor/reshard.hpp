@@ -92,7 +92,7 @@ TESSERA_ONCE void count_reshard(const TensorStorage& from, const Sharding& to, H
 template <class T, int Rank>
 ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const Mesh& mesh, const PartitionSpec& spec,
                                Here at = Here::current()) {
-  const TensorStorage& from = storage_of(x);
+  const TensorStorage& from = detail::storage_of("reshard", x, at);
   const Sharding sharding = detail::resolve_at("reshard", spec, mesh, Rank, at);
   if (from.mesh() == mesh && from.sharding() == sharding) return x;
   if (TensorStorage::Write write = from.deferred())
@@ -110,13 +110,13 @@ ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const Mesh& mesh
 }
 template <class T, int Rank>
 ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const PartitionSpec& spec, Here at = Here::current()) {
-  return reshard(x, storage_of(x).mesh(), spec, at);
+  return reshard(x, detail::storage_of("reshard", x, at).mesh(), spec, at);
 }
 /// Reshards to a Sharding object, such as that of another tensor on the same mesh: reshard(x, sharding(y)).
 /// Errors: `unsupported` for a partial sharding; `rank_mismatch`.
 template <class T, int Rank, std::same_as<Sharding> S>  // a braced list is a PartitionSpec
 ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const S& sharding, Here at = Here::current()) {
-  const Mesh& mesh = storage_of(x).mesh();
+  const Mesh& mesh = detail::storage_of("reshard", x, at).mesh();
   if (sharding.unreduced != 0)
     fail(errc::unsupported, "[reshard] partial sharding: can't reshard to the partial sharding ", text(sharding, mesh),
          Source::from(at));
@@ -130,7 +130,7 @@ ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const S& shardin
 /// replicated.
 template <class T, int Rank>
 ShardedTensor<T, Rank> full_tensor(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
-  return reshard(x, PartitionSpec{}, at);
+  return reshard(x, detail::storage_of("full_tensor", x, at).mesh(), PartitionSpec{}, at);
 }
 
 }  // namespace tessera

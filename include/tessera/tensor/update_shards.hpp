@@ -40,7 +40,7 @@ template <class T, int Rank, class F> void update_shards(ShardedTensor<T, Rank>&
 /// two, for a wrong size or box, for unequal replicas.
 template <class T, int Rank, class Shards>
 void load_local_shards(ShardedTensor<T, Rank>& x, const Shards& shards, Here at = Here::current()) {
-  const TensorStorage& storage = storage_of(x);
+  const TensorStorage& storage = detail::storage_of("load_local_shards", x, at);
   x = from_local_shards(storage.mesh(), spec_of(storage.sharding(), storage.mesh()), storage.shape(), shards, at);
 }
 

@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "../../support/gradients.hpp"
+#include "../base/expect_error.hpp"
 
 #include <tessera/ops/ops.hpp>
+#include <tessera/partition/propagation/shapes.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -139,6 +141,11 @@ TEST(Compositions, AreaUnderTheCurve) {
   EXPECT_EQ(of({0.5, 0.7}, {1, 1}), 0);
   EXPECT_EQ(of({0.5, 0.7}, {0, 0}), 0);
   EXPECT_EQ(of({0.5}, {1}), 0);
+  const ts::Shape shapes[] = {{2}, {3}};
+  const ts::HostNumber numbers[] = {0, 0};
+  tessera_test::expect_error(
+      ts::errc::shape_mismatch, [&] { ts::infer_shapes(program.view(), shapes, numbers); }, "i32[3] x f32[2] in auroc",
+      "compositions_test.cpp:");
   // Many equal scores, against all pairs.
   std::vector<double> scores, targets;
   for (int i = 0; i < 60; ++i)

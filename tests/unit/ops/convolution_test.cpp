@@ -2,6 +2,8 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "../../support/untyped.hpp"
 #include "../base/expect_error.hpp"
@@ -432,6 +434,21 @@ TEST(Pooling, TheFirstOfEqualElementsGetsTheGradient) {
   Array ties({1, 2, 4, 1});
   ties.data = {1, 3, 2, 2, 3, 3, 2, 2};
   EXPECT_EQ(apply(gradient, ties).data, (std::vector<double>{0, 1, 1, 0, 0, 0, 0, 0}));
+}
+
+// torch.nn.functional.adaptive_max_pool2d too: the first in row-major order, with two columns as with two rows.
+TEST(Pooling, TheFirstOfEqualElementsOfAnAdaptiveWindowGetsTheGradient) {
+  static constexpr auto gradient = [](const auto& a) {
+    return ts::grad([](const auto& b) { return ts::sum(ts::adaptive_max_pool2d(b, 1)); })(a);
+  };
+  const auto at = [&](std::vector<double> elements) {
+    Array square({1, 2, 2, 1});
+    square.data = std::move(elements);
+    return apply(gradient, square).data;
+  };
+  EXPECT_EQ(at({1, 2, 2, 1}), (std::vector<double>{0, 1, 0, 0}));
+  EXPECT_EQ(at({1, 2, 2, 2}), (std::vector<double>{0, 1, 0, 0}));
+  EXPECT_EQ(at({2, 1, 2, 2}), (std::vector<double>{1, 0, 0, 0}));
 }
 
 TEST(Pooling, NotANumber) {

@@ -324,6 +324,35 @@ TEST(Indexing, OneIndexForEachDim) {
   check_gradient<Float<3>, Int<1>, Int<1>, Float<2>>(smooth, {x, i, j, rows});
 }
 
+// A mask is broadcast to the tensor from which it selects, as in torch.masked_select, which refuses other shapes too.
+TEST(Indexing, AMaskHasTheShapeOfWhatItSelectsFrom) {
+  const auto select = [](const auto& v, const auto& mask) { return ts::masked_select(v, mask > 0, 3); };
+  const auto by_row = [](const auto& v, const auto& mask) {
+    return ts::masked_select(v, ts::unsqueeze<1>(mask) > 0, 3);
+  };
+  const Array vector({4}, {1, 2, 3, 4}), matrix({3, 2}, {1, 2, 3, 4, 5, 6});
+  const Program of_vector = trace<decltype(select), Float<1>, Float<1>>();
+  const Program of_matrix = trace<decltype(select), Float<2>, Float<2>>();
+  const Program of_columns = trace<decltype(select), Float<2>, Float<1>>();
+  const Program of_rows = trace<decltype(by_row), Float<2>, Float<1>>();
+  EXPECT_EQ(run(of_vector.view(), {vector, Array({4}, {0, 1, 0, 1})})[0].data, (std::vector<double>{2, 4, 0}));
+  EXPECT_EQ(run(of_columns.view(), {matrix, Array({2}, {0, 1})})[0].data, (std::vector<double>{2, 4, 6}));
+  EXPECT_EQ(run(of_rows.view(), {matrix, Array({3}, {0, 1, 1})})[0].data, (std::vector<double>{3, 4, 5}));
+  const auto refused = [](const Program& program, const Shape& of_x, const Shape& of_mask, const char* text) {
+    const ts::Shape shapes[] = {of_x, of_mask};
+    const ts::HostNumber numbers[] = {0, 0};
+    tessera_test::expect_error(
+        ts::errc::shape_mismatch, [&] { ts::infer_shapes(program.view(), shapes, numbers); }, text,
+        "indexing_test.cpp:");
+  };
+  refused(of_vector, {4}, {5},
+          "[masked_select] the mask must have the shape of the tensor from which it selects: f32[4] x f32[5]");
+  refused(of_vector, {4}, {3}, "f32[4] x f32[3]");
+  refused(of_matrix, {3, 2}, {3, 3}, "f32[3,2] x f32[3,3]");
+  refused(of_columns, {3, 2}, {3}, "bool[3] x f32[3,2] in masked_select");
+  refused(of_rows, {3, 2}, {2}, "bool[2,1] x f32[3,2] in masked_select");
+}
+
 // jnp.nonzero, argwhere and x[mask] with sizes below and above the number of elements that hold.
 TEST(Indexing, ElementsForWhichAConditionHolds) {
   const auto f = [](const auto& v, const auto& s, const ts::Dim& k) {

@@ -220,6 +220,23 @@ TEST(Slicing, MistakesOfSteps) {
   tessera_test::expect_error(ts::errc::shape_mismatch, infer(2, 0), "[slice] the step is below 1", "slicing_test.cpp:");
 }
 
+TEST(Slicing, DiagonalsAreAsLongAsThoseOfTheMatrices) {
+  const auto f = [](const auto& v, const auto& diagonal) { return ts::diagonal_scatter(v, diagonal); };
+  const Program program = trace<decltype(f), Float<2>, Float<1>>();
+  EXPECT_EQ(run(program.view(), {Array({2, 3}), Array({2}, {1, 2})})[0].data, (std::vector<double>{1, 0, 0, 0, 2, 0}));
+  EXPECT_EQ(run(program.view(), {Array({3, 2}), Array({2}, {1, 2})})[0].data, (std::vector<double>{1, 0, 0, 2, 0, 0}));
+  const auto refused = [&](const ts::Shape& matrix, std::int64_t length, const char* text) {
+    const ts::Shape shapes[] = {matrix, {length}};
+    const ts::HostNumber numbers[] = {0, 0};
+    tessera_test::expect_error(
+        ts::errc::shape_mismatch, [&] { ts::infer_shapes(program.view(), shapes, numbers); },
+        "[diagonal_scatter] the last dim must be as long as the diagonal of the matrices: ", text, "slicing_test.cpp:");
+  };
+  refused({2, 3}, 3, "f32[3] x f32[2,3]");
+  refused({3, 2}, 3, "f32[3] x f32[3,2]");
+  refused({3, 3}, 2, "f32[2] x f32[3,3]");
+}
+
 TEST(Slicing, BroadcastToRepeatsDimsOfExtentOne) {
   const Array token = random_array({1, 1, 5}, 4), z = random_array({5}, 3);
   const auto f = [](const auto& t, const auto& row, const ts::Dim& n, const ts::Dim& keep) {

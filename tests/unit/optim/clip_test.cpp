@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <tuple>
 #include <type_traits>
@@ -138,6 +139,46 @@ TEST(TreeVdot, AndNormsOfDoublesKeepTheirDigits) {
   EXPECT_DOUBLE_EQ(ts::item(std::get<1>(long_one)), std::sqrt(1 + small));
   EXPECT_DOUBLE_EQ(ts::item(std::get<2>(long_one)), std::cbrt(1 + 0x1p-60));
   EXPECT_DOUBLE_EQ(ts::item(ts::global_norm(ts::shard<double>({1, 0x1p-20}, ts::Mesh()))), std::sqrt(1 + small));
+}
+
+struct ClippedHalves {
+  constexpr auto operator()(const auto& g) const {
+    const auto [clipped, norm] = ts::clip_by_global_norm(g, 1.0);
+    const auto [cubic, third] = ts::clip_grad_norm(g, 1.0, 3);
+    return std::tuple(ts::global_norm(g), norm, third, clipped, cubic, ts::clip_by_norm(g, 1.0));
+  }
+};
+// Squares, cubes and their sums end at 65504 in f16, and have 8 bits in bf16; norms are f32.
+template <class T> void expect_norms_in_f32() {
+  constexpr auto run = ts::compile(ClippedHalves{});
+  for (const int devices : {1, 3}) {
+    const ts::Mesh mesh({{"x", devices}});
+    const std::vector<float> values = {30, -30, 30, 30, 300, 30, 30, 300, -3000};
+    const ts::ShardedTensor<T, 1> g = ts::cast<T>(ts::shard(values, {9}, mesh, {"x"}));
+    double squares = 0, cubes = 0;
+    for (const T v : ts::to_host(g)) {
+      const double x = std::abs(static_cast<double>(static_cast<float>(v)));
+      squares += x * x, cubes += x * x * x;
+    }
+    const auto [norm, same, third, clipped, cubic, own] = run(g);
+    EXPECT_NEAR(ts::item(norm), std::sqrt(squares), 1e-6 * std::sqrt(squares));
+    EXPECT_EQ(ts::item(same), ts::item(norm));
+    EXPECT_NEAR(ts::item(third), std::cbrt(cubes), 1e-5 * std::cbrt(cubes));
+    const auto expect_scaled = [&](const ts::ShardedTensor<T, 1>& got, double by) {
+      const std::vector<T> found = ts::to_host(got), from = ts::to_host(g);
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        const double want = static_cast<double>(static_cast<float>(from[i])) * by;
+        EXPECT_NEAR(static_cast<double>(static_cast<float>(found[i])), want, 0x1p-8 * std::abs(want)) << i;
+      }
+    };
+    expect_scaled(clipped, 1 / std::sqrt(squares));
+    expect_scaled(own, 1 / std::sqrt(squares));
+    expect_scaled(cubic, 1 / std::cbrt(cubes));
+  }
+}
+TEST(Clip, NormsOfHalvesAreF32) {
+  expect_norms_in_f32<ts::bf16>();
+  expect_norms_in_f32<ts::f16>();
 }
 
 TEST(Clip, OfZerosIsZero) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -262,6 +263,58 @@ TEST(TensorsAsModels, AreUpdatedOnEveryMesh) {
     for (std::size_t i = 0; i < want.size(); ++i)
       for (std::size_t k = 0; k < want[i].size(); ++k) EXPECT_NEAR(got[i][k], want[i][k], 1e-5) << i << ", " << k;
   }
+}
+
+/// Three steps of a parameter in bf16 or f16, each against a step in f32 of the same parameter and gradient, rounded:
+/// numbers of the parameter's type would be 1 for a beta of 0.999, and in f16 0 for an epsilon of 1e-8, so that an
+/// element without a gradient would be 0 / 0.
+template <class T, class Config> void expect_steps_in_f32(Config config, const char* name) {
+  constexpr auto step = ts::compile([](const auto& p, const auto& g, const auto& state, const auto& own) {
+    return ts::optim::optimizer_step(p, g, state, own);
+  });
+  config.learning_rate = 0.125;
+  for (const int devices : {1, 3}) {
+    const ts::Mesh mesh({{"x", devices}});
+    ts::ShardedTensor<T, 2> p = ts::cast<T>(ts::shard<float>({{1, -2}, {0.5, 3}, {0, 0.25}, {8, 1}}, mesh, {"x"}));
+    const ts::ShardedTensor<T, 2> g =
+        ts::cast<T>(ts::shard<float>({{0, 0.5}, {-1, 100}, {0, 0.375}, {-0.25, 2}}, mesh, {"x"}));
+    const ts::ShardedTensor<float, 2> wide_g = ts::cast<float>(g);
+    auto state = ts::optim::init_state(config, p);
+    auto wide_state = ts::optim::init_state(config, wide_g);
+    for (int t = 1; t <= 3; ++t) {
+      const ts::ShardedTensor<float, 2> wide = ts::cast<float>(p);
+      const auto [next, next_state] = step(p, g, state, config);
+      const auto [wide_next, wide_next_state] = step(wide, wide_g, wide_state, config);
+      const std::vector<float> before = ts::to_host(wide), want = ts::to_host(wide_next);
+      const std::vector<T> got = ts::to_host(next);
+      const double digits = std::is_same_v<T, ts::bf16> ? 0x1p-7 : 0x1p-10;
+      for (std::size_t i = 0; i < want.size(); ++i)
+        EXPECT_NEAR(static_cast<float>(got[i]), want[i], digits * (std::abs(want[i]) + std::abs(before[i])))
+            << name << ", step " << t << ", element " << i;
+      p = next, state = next_state, wide_state = wide_next_state;
+    }
+  }
+}
+template <class T> void expect_all_steps_in_f32() {
+  expect_steps_in_f32<T>(ts::optim::Sgd{.weight_decay = 0.1}, "sgd");
+  expect_steps_in_f32<T>(ts::optim::AdamW{}, "adamw");
+  expect_steps_in_f32<T>(ts::optim::Adam{}, "adam");
+  expect_steps_in_f32<T>(ts::optim::AmsGrad{}, "amsgrad");
+  expect_steps_in_f32<T>(ts::optim::Adamax{}, "adamax");
+  expect_steps_in_f32<T>(ts::optim::NAdam{}, "nadam");
+  expect_steps_in_f32<T>(ts::optim::RAdam{}, "radam");
+  expect_steps_in_f32<T>(ts::optim::Lamb{}, "lamb");
+  expect_steps_in_f32<T>(ts::optim::Lion{}, "lion");
+  expect_steps_in_f32<T>(ts::optim::RmsProp{}, "rmsprop");
+  expect_steps_in_f32<T>(ts::optim::CenteredRmsProp{}, "rmsprop_centered");
+  expect_steps_in_f32<T>(ts::optim::Adagrad{}, "adagrad");
+  expect_steps_in_f32<T>(ts::optim::Adadelta{}, "adadelta");
+  expect_steps_in_f32<T>(ts::optim::Adafactor{}, "adafactor");
+  expect_steps_in_f32<T>(ts::optim::Muon{}, "muon");
+}
+TEST(Halves, AreUpdatedInF32) {
+  expect_all_steps_in_f32<ts::bf16>();
+  expect_all_steps_in_f32<ts::f16>();
 }
 
 }  // namespace

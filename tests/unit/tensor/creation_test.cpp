@@ -5,6 +5,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../base/expect_error.hpp"
@@ -285,7 +286,21 @@ TEST(creation, a_tensor_without_data_says_so) {
   const ts::ShardedTensor<float, 2> empty;
   expect_error(
       ts::errc::empty_tensor, [&] { ts::shape(empty); }, "f32", "rank 2", "never assigned");
-  expect_error(ts::errc::empty_tensor, [&] { ts::to_host(empty); });
+  const auto named = [](const char* function, auto&& call) {
+    expect_error(ts::errc::empty_tensor, call, function,
+                 "] an empty tensor, which was never assigned or was moved from at creation_test.cpp:");
+  };
+  named("[to_host]", [&] { ts::to_host(empty); });
+  std::vector<float> buffer(4);
+  named("[to_host]", [&] { ts::to_host(empty, buffer); });
+  named("[item]", [] { ts::item(ts::ShardedTensor<float, 0>()); });
+  named("[reshard]", [&] { ts::reshard(empty, {"x"}); });
+  named("[reshard]", [&] { ts::reshard(empty, ts::Mesh({{"x", 2}}), {"x"}); });
+  named("[reshard]", [&] { ts::reshard(empty, ts::replicated(2)); });
+  named("[full_tensor]", [&] { ts::full_tensor(empty); });
+  auto given = ts::zeros<float>({4, 2}, ts::Mesh({{"x", 2}}));
+  const auto moved = std::move(given);
+  named("[to_host]", [&] { ts::to_host(given); });
   ts::Module module;
   ts::Value placeholder{};
   placeholder.module = &module;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <tuple>
 
+#include <tessera/base/dtype.hpp>
 #include <tessera/graph/trace/expression/composed_call.hpp>
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
@@ -17,6 +18,16 @@ namespace detail {
 
 template <int D> struct Logcumsumexp {
   template <class X> constexpr auto operator()(Here at, const X& x) const {
+    using T = typename X::element;
+    // Carried in 16 bits, a sum would stop growing.
+    if constexpr (is_half_v<T>)
+      return cast<T>((*this)(at, settle(cast<float>(x, at))), at);
+    else
+      return scanned(at, x);
+  }
+
+ private:
+  template <class X> static constexpr auto scanned(Here at, const X& x) {
     const auto lines = settle(movedim<D, 0>(x, at));
     const auto none_yet = settle(full_like(sum<0>(lines, at), -std::numeric_limits<double>::infinity(), at));
     const auto step = [at](const auto& so_far, const auto& next) {
@@ -30,8 +41,8 @@ template <int D> struct Logcumsumexp {
 }  // namespace detail
 
 /// The logarithm of the cumulative sum of exponentials along dim D (torch.logcumsumexp, lax.cumlogsumexp), without
-/// overflow and exact in each element's own range. It is a ts::scan of logaddexp, one step for each element of the dim.
-/// Communication: a split dim is gathered; others stay split.
+/// overflow and exact in each element's own range, in f32 for bf16 and f16. It is a ts::scan of logaddexp, one step for
+/// each element of the dim. Communication: a split dim is gathered; others stay split.
 template <int D, TensorArgument X> constexpr auto logcumsumexp(const X& x, Here at = Here::current()) {
   static_assert(is_floating_v<typename X::element>, "tessera: logcumsumexp takes float, double, bf16 and f16 tensors");
   return detail::composed_call(detail::Logcumsumexp<D>{}, at, x);

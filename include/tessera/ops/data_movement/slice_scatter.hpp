@@ -104,11 +104,11 @@ template <int Rank> struct DiagonalScatterTag {
     });
   };
   static constexpr Value emit(Value context, Value x, Value update) {
-    x = x.at(context.source);
+    x = x.at(context.source), update = update.at(context.source);
     const int row = x.rank() - 2, column = x.rank() - 1;
+    build::require_diagonal(update, row, x, row);
     const Value rows = build::extent(x, row), zero = x.integer(0, DType::i64);
-    const Value length = build::minimum(rows, build::extent(x, column));
-    const Value diagonal = build::pad_to(build::slice(update.at(context.source), row, zero, length), row, zero, rows);
+    const Value diagonal = build::pad_to(update, row, zero, rows);
     const Value on = build::equal(build::iota(x, row, DType::i64), build::iota(x, column, DType::i64));
     return build::select(on, build::insert_singletons(diagonal, 1u << column, x.rank()), x);
   }

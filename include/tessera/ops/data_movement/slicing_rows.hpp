@@ -60,7 +60,8 @@ namespace tessera::ops {
   if (by == MadeBy::squeeze)
     fail(errc::shape_mismatch, "[squeeze] dim ", dim, " of ", shape_text(c.node().dtype, shape), " has extent ", extent,
          ", and only a dim of extent 1 can be removed", c.node().source);
-  fail(errc::shape_mismatch, "[", name_of(by), "] index ", c.number(1), " is outside of dim ", dim, " of ",
+  const std::int64_t index = c.number(1) < 0 ? c.number(1) - extent : c.number(1);  // one that counts from the end
+  fail(errc::shape_mismatch, "[", name_of(by), "] index ", index, " is outside of dim ", dim, " of ",
        shape_text(c.node().dtype, shape), c.node().source);
 }
 constexpr Shape slice_shape(const ShapeContext& c) {

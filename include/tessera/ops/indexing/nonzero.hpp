@@ -102,6 +102,13 @@ template <class X, class Mask> constexpr void check_mask() {
   check_nonzero<X>();
 }
 
+/// A mask in the shape of x.
+constexpr Value mask_of(Value mask, Value x) {
+  if (!same_static_shape(mask.node(), x.node())) return build::checked_broadcast(mask, x, MadeBy::broadcast_like);
+  if (x.rank() > 0) build::same_extents(x, 0, mask, 0, x.rank(), build::ExtentsOf::mask);
+  return mask;
+}
+
 /// The elements of x for which the mask holds.
 template <int Rank> struct MaskedSelectTag {
   static constexpr const char* function = "masked_select";
@@ -115,7 +122,7 @@ template <int Rank> struct MaskedSelectTag {
   }
   static constexpr Value emit(Value context, Value x, Value mask, Value size, Value rest) {
     x = x.at(context.source);
-    const Value from = flattened<Rank>(context, x), holds = flattened<Rank>(context, build::broadcast(mask, x));
+    const Value from = flattened<Rank>(context, x), holds = flattened<Rank>(context, mask_of(mask, x));
     const Value count = build::extent(from, 0), many = as_size(size);
     const Value position = positions_of(holds, many, count, DType::i64);
     const Value table = build::pad_to(from, 0, count.number(0), count + count.number(1));

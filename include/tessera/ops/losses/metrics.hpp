@@ -141,8 +141,8 @@ constexpr auto f1_score(const Predicted& predicted, const Target& target, const 
 /// The area under the receiver operating characteristic, an f32 (torchmetrics.functional.auroc of a binary task,
 /// sklearn.metrics.roc_auc_score): the share of pairs of a positive and a negative element in which the positive has
 /// the higher score; equal scores count half. Scores and targets are vectors; a target is positive if it is not 0. 0
-/// without positive or without negative elements, as in torchmetrics. Communication: as sort, and of a split vector as
-/// cumsum.
+/// without positive or without negative elements, as in torchmetrics. Errors: shape_mismatch. Communication: as sort,
+/// and of a split vector as cumsum.
 template <TensorArgument Scores, TensorArgument Target>
 constexpr auto auroc(const Scores& scores, const Target& target, Here at = Here::current()) {
   static_assert(Scores::rank == 1 && Target::rank == 1, "tessera: auroc takes a vector of scores and one of targets");
@@ -150,7 +150,8 @@ constexpr auto auroc(const Scores& scores, const Target& target, Here at = Here:
   const Source source = Source::from(at);
   const auto order = argsort<0>(scores, at);
   const auto sorted = gather<0>(scores, order, at);
-  const auto positive = cast<double>(gather<0>(cast<std::int32_t>(not_equal(target, 0, at), at), order, at), at);
+  const auto targets = broadcast_like(target, scores, at);
+  const auto positive = cast<double>(gather<0>(cast<std::int32_t>(not_equal(targets, 0, at), at), order, at), at);
   // The first and the last position of the scores that equal each score.
   const auto position = cast<double>(iota<0, std::int32_t>(sorted, at), at);
   const auto count = cast<double>(sum(ones_like(position, at), at), at);

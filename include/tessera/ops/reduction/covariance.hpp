@@ -2,6 +2,7 @@
 #define TESSERA_OPS_REDUCTION_COVARIANCE_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/base/dtype.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/elementwise/arithmetic.hpp>
@@ -43,21 +44,31 @@ struct CorrelationTag {
 
 /// The covariances of the rows of x [variables, observations] (torch.cov, jnp.cov): [variables, variables], symmetric.
 /// Sums of products are divided by the number of observations less the correction; NaN where that is 0. Integers give
-/// f32. Communication: if observations are split an all-reduce of the means and one of the result.
+/// f32; bf16 and f16 are computed in f32, and rounded once. Communication: if observations are split an all-reduce of
+/// the means and one of the result.
 ///
 ///     const auto c = ts::cov(samples);  // the variances are on the diagonal
 template <TensorArgument X, NumberOperand Correction = int>
 constexpr auto cov(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  using T = typename X::element;
   static_assert(X::rank == 2, "tessera: cov takes a matrix, a row for each variable; of a vector it is ts::var");
-  const auto off = call<SubTag>(Source::from(at), x, mean<1>(x, keepdims, at));
-  return call<detail::OverObservationsTag>(Source::from(at), detail::exact_einsum<"ik,jk->ij">(off, off, at), x,
-                                           correction);
+  if constexpr (is_half_v<T>) {
+    return cast<T>(cov(cast<float>(x, at), correction, at), at);
+  } else {
+    const auto off = call<SubTag>(Source::from(at), x, mean<1>(x, keepdims, at));
+    return call<detail::OverObservationsTag>(Source::from(at), detail::exact_einsum<"ik,jk->ij">(off, off, at), x,
+                                             correction);
+  }
 }
 /// The correlations of the rows of x [variables, observations] (torch.corrcoef, jnp.corrcoef): covariances over both
 /// standard deviations, in [-1, 1]; NaN in the row and the column of a variable that is constant. Communication: as
 /// cov, and for split columns of the result an all-reduce of the variances.
 template <TensorArgument X> constexpr auto corrcoef(const X& x, Here at = Here::current()) {
-  return call<detail::CorrelationTag>(Source::from(at), cov(x, 1, at));
+  using T = typename X::element;
+  if constexpr (is_half_v<T>)
+    return cast<T>(corrcoef(cast<float>(x, at), at), at);
+  else
+    return call<detail::CorrelationTag>(Source::from(at), cov(x, 1, at));
 }
 
 }  // namespace tessera

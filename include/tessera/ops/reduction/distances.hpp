@@ -3,8 +3,10 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
+#include <tessera/base/dtype.hpp>
 #include <tessera/graph/trace/expression/composed_call.hpp>
 #include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/constraint.hpp>
@@ -58,19 +60,32 @@ constexpr auto pdist(const X& x, const P& p = 2, Here at = Here::current()) {
   return call<detail::UpperTriangleTag>(Source::from(at), cdist(x, x, p, at));
 }
 /// The cosine of the angle between a and b along dim D: their product over both norms, each at least eps, as in
-/// PyTorch. The operands are broadcast; the result lacks the dim. Communication: all-reduces if the dim is split.
+/// PyTorch. The operands are broadcast; the result lacks the dim. Computed in f32 for bf16 and f16, and rounded once.
+/// Communication: all-reduces if the dim is split.
 template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto cosine_similarity(const A& a, const B& b, double eps = 1e-8, Here at = Here::current()) {
+  using T = typename A::element;
   const detail::FunctionCall named("cosine_similarity", a, b);
-  const auto product = sum<D>(call<MulTag>(Source::from(at), a, b), at);
-  const auto sizes = call<MulTag>(Source::from(at), maximum(norm<D>(a, at), eps, at), maximum(norm<D>(b, at), eps, at));
-  return call<DivTag>(Source::from(at), product, sizes);
+  // In f16 an eps of 1e-8 is 0, and sums of products end at 65504.
+  if constexpr (is_half_v<T> && std::is_same_v<T, typename B::element>) {
+    return cast<T>(cosine_similarity<D>(cast<float>(a, at), cast<float>(b, at), eps, at), at);
+  } else {
+    const auto product = sum<D>(call<MulTag>(Source::from(at), a, b), at);
+    const auto sizes =
+        call<MulTag>(Source::from(at), maximum(norm<D>(a, at), eps, at), maximum(norm<D>(b, at), eps, at));
+    return call<DivTag>(Source::from(at), product, sizes);
+  }
 }
-/// x over its p-norm along dim D, which is taken to be at least eps: 0 stays 0. Communication: as norm.
+/// x over its p-norm along dim D, which is taken to be at least eps: 0 stays 0. Computed in f32 for bf16 and f16, and
+/// rounded once. Communication: as norm.
 template <int D = -1, TensorArgument X, NumberOperand P = int>
 constexpr auto normalize(const X& x, const P& p = 2, double eps = 1e-12, Here at = Here::current()) {
+  using T = typename X::element;
   const detail::FunctionCall named("normalize", x);
-  return call<DivTag>(Source::from(at), x, maximum(norm<D>(x, keepdims, p, at), eps, at));
+  if constexpr (is_half_v<T>)
+    return cast<T>(normalize<D>(cast<float>(x, at), p, eps, at), at);
+  else
+    return call<DivTag>(Source::from(at), x, maximum(norm<D>(x, keepdims, p, at), eps, at));
 }
 
 namespace detail {

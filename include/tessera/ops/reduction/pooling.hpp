@@ -187,7 +187,8 @@ template <int N, bool Max> struct AdaptivePoolTag {
     const DType type = x.dtype();
     x = build::cast(x.at(context.source), computed_as(type));
     const int first = x.shifted(1, N + 2);
-    for (int d = 0; d < N; ++d) x = pooled(x, first + d, all[d]);
+    // The last dim first, so that the first of equal elements is the first in row-major order.
+    for (int d = N - 1; d >= 0; --d) x = pooled(x, first + d, all[d]);
     return build::cast(x, type);
   }
 
@@ -370,8 +371,9 @@ constexpr auto adaptive_avg_pool3d(const X& x, const PerDim<3>& extents, Here at
                                                  Dim(extents[2]));
 }
 
-/// The largest elements of the windows of adaptive_avg_pool. One of equal elements gets the gradient. Communication:
-/// over a split spatial dim all-reduces of the maxima and of their positions, and the result is partial.
+/// The largest elements of the windows of adaptive_avg_pool. Of equal elements the first, in row-major order, gets the
+/// gradient, as in PyTorch. Communication: over a split spatial dim all-reduces of the maxima and of their positions,
+/// and the result is partial.
 template <TensorArgument X>
 constexpr auto adaptive_max_pool1d(const X& x, const PerDim<1>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<1, true>>(Source::from(at), x, Dim(extents[0]));

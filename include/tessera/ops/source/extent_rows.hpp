@@ -2,6 +2,7 @@
 #define TESSERA_OPS_SOURCE_EXTENT_ROWS_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -40,6 +41,8 @@ enum class ExtentsOf : std::int8_t {
   queries,     ///< of a bias of attention and the queries: require_queries
   put,         ///< of a tensor and of rows that are put into it
   put_rows,    ///< of rows that are put into a tensor, and of their indices
+  mask,        ///< of a tensor and a mask of its elements
+  diagonal,    ///< of diagonals and of matrices: require_diagonal
 };
 
 constexpr Value extent(Value x, int dim) {
@@ -72,6 +75,11 @@ constexpr void require_heads(Value q, int of_q, Value k, int of_k) {
 /// Checks that a bias of attention has as many queries as there are: by a node that no value depends on.
 constexpr void require_queries(Value bias, int of_bias, Value q, int of_q) {
   same_extents(bias, of_bias, q, of_q, 1, ExtentsOf::queries);
+}
+/// Checks that dim `dim` of diagonals is as long as the diagonal of matrices, whose rows are dim `rows`: by a node that
+/// no value depends on.
+constexpr void require_diagonal(Value diagonals, int dim, Value matrices, int rows) {
+  same_extents(diagonals, dim, matrices, rows, 1, ExtentsOf::diagonal);
 }
 /// Checks that dim `dim` of a state has one row for each of `count` cells: by a node that no value depends on.
 constexpr void require_cells(Value state, int dim, std::int64_t count) {
@@ -158,6 +166,10 @@ constexpr BrokenRule check_extent(const NodeCheck& c) {
     rule = "the source must have the dims of the tensor that it goes to, except the dim of the indices";
   } else if (kind == build::ExtentsOf::put_rows) {
     rule = "the source must have as many rows as there are indices";
+  } else if (kind == build::ExtentsOf::mask) {
+    rule = "the mask must have the shape of the tensor from which it selects";
+  } else if (kind == build::ExtentsOf::diagonal) {
+    rule = "the last dim must be as long as the diagonal of the matrices";
   } else if (kind == build::ExtentsOf::transposed) {
     if (function.empty()) function = "conv_transpose";
     rule = "in-features differ, of [batch, spatial..., in] and [taps..., in, out / groups]";
@@ -189,8 +201,10 @@ constexpr HostNumber number_of_extent(const HostContext& c) {
   const bool is_heads = node.arity == 2 && is(build::ExtentsOf::heads);
   const bool is_queries = node.arity == 2 && is(build::ExtentsOf::queries);
   if (is_queries && extent(0, 0) != extent(1, 0)) fail_extents_of_operands_differ(c);
+  const bool is_diagonal = node.arity == 2 && is(build::ExtentsOf::diagonal);
+  if (is_diagonal && extent(0, 0) != std::min(extent(1, 0), extent(1, 1))) fail_extents_of_operands_differ(c);
   if (is_heads && extent(1, 0) > 0 && extent(0, 0) % extent(1, 0) != 0) fail_extents_of_operands_differ(c);
-  if (node.arity == 2 && !is_room && !is_tall && !is_heads && !is_queries)
+  if (node.arity == 2 && !is_room && !is_tall && !is_heads && !is_queries && !is_diagonal)
     for (int d = 0; d < node.labels[2]; ++d)
       if (!c.graph.operand_node(c.id, 0).is_singleton(node.labels[0] + d) &&
           !c.graph.operand_node(c.id, 1).is_singleton(node.labels[1] + d) && extent(0, d) != extent(1, d))

@@ -99,8 +99,7 @@ constexpr auto adamw(const Model& model, const Gradients& gradients,
   auto [moved, mean, square] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value m, Value v) {
-        const DType type = p.dtype();
-        const optim::detail::AdamWStep s = is_half(type) ? step.as(type) : of[type == DType::f64];
+        const optim::detail::AdamWStep& s = of[p.dtype() == DType::f64];
         const auto [next_m, next_v] = s.next_means(g, m, v);
         return std::tuple(s.moved(x, next_m, next_v), next_m, next_v);
       },

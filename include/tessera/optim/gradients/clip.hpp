@@ -58,13 +58,16 @@ constexpr Value reduced(const Value& total) {
   return total.dtype() == DType::f64 ? whole(Sym<double, 0>(total)) : whole(Sym<float, 0>(total));
 }
 
+/// A value in the element type in which its norm is computed: squares of f16 end at 255 x 255.
+constexpr Value in_wide(const Value& v) { return build::cast(v, computed_as(v.dtype())); }
+
 /// The sum of the squares of all elements of all tensors, including all layers of Stacks; in f64 if any tensor is f64.
 constexpr Value sum_of_squares(const Growable<Value>& values, Source source) {
   if (values.empty()) fail(errc::structure, "[global_norm] the model has no floating-point tensor");
   const DType wide = summed_as(values);
   Value total{};
   for (const Value& value : values) {
-    const Value v = value.at(source);
+    const Value v = in_wide(value.at(source));
     const Value squares = build::cast(build::sum_of(v * v, (1u << v.rank()) - 1), wide);
     total = total.module == nullptr ? squares : total + squares;
   }
@@ -81,7 +84,7 @@ constexpr Value norm_of(const Growable<Value>& values, double p, Source source) 
   const DType wide = summed_as(values);
   Value total{};
   for (const Value& value : values) {
-    const Value v = value.at(source), size = build::apply<ops::AbsOp>(v);
+    const Value v = in_wide(value.at(source)), size = build::apply<ops::AbsOp>(v);
     const unsigned all = (1u << v.rank()) - 1;
     const Value own = build::cast(
         largest ? build::max_of(size, all, false)
@@ -93,10 +96,13 @@ constexpr Value norm_of(const Growable<Value>& values, double p, Source source) 
   return largest || p == 1 ? total : build::apply<ops::PowOp>(total, total.number(1 / p, wide));
 }
 
-/// Gradients times a number.
+/// A gradient times a number, which need not be a number of the gradient's element type.
+constexpr Value scaled(const Value& gradient, const Value& scale) {
+  const Value wide = in_wide(gradient);
+  return build::cast(wide * build::cast(scale, wide.dtype()), gradient.dtype());
+}
 template <class Model> constexpr Model scaled(const Model& gradients, const Value& scale, Source source) {
-  return tree_map([&](auto g) { return decltype(g)(g.value.at(source) * build::cast(scale, g.value.dtype())); },
-                  gradients);
+  return tree_map([&](auto g) { return decltype(g)(scaled(g.value.at(source), scale)); }, gradients);
 }
 
 /// global_norm of values of a trace.
@@ -182,7 +188,7 @@ constexpr Model clip_by_norm(const Model& gradients, const Limit& max_norm, Here
         const Value from = g.value.at(Source::from(at)), norm = optim::detail::tensor_norm(from, decltype(g)::rank);
         const Value limit = build::cast(lower(norm, max_norm), norm.dtype());
         const Value scale = limit / build::apply<ops::MaximumOp>(norm, limit);
-        return decltype(g)(from * build::cast(scale, from.dtype()));
+        return decltype(g)(optim::detail::scaled(from, scale));
       },
       gradients);
 }

@@ -14,6 +14,7 @@
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/ops/rows.hpp>
 #include <tessera/runtime/memory/storage.hpp>
+#include <tessera/tensor/storage/require_data.hpp>
 
 namespace tessera {
 
@@ -46,6 +47,16 @@ template <class T, int Rank> const TensorStorage& storage_of(const ShardedTensor
   if (!x.storage()) detail::fail_without_data(dtype_v<T>, Rank, x.traced());
   return static_cast<const TensorStorage&>(*x.storage());
 }
+
+namespace detail {
+/// The storage of a tensor with which a function of this name is called. Errors: as storage_of; they name the function
+/// and the line.
+template <class T, int Rank>
+const TensorStorage& storage_of(std::string_view function, const ShardedTensor<T, Rank>& x, Here at) {
+  if (!x.storage() && !x.traced()) require_data(function, x, at);
+  return tessera::storage_of(x);
+}
+}  // namespace detail
 
 /// A tensor that shares the storage. Partial values exist only inside programs, so a partial storage is an error.
 /// Errors: `empty_tensor` for null, `dtype_mismatch`, `rank_mismatch`, `unsupported` for partial values.
