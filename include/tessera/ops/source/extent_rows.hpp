@@ -2,7 +2,6 @@
 #define TESSERA_OPS_SOURCE_EXTENT_ROWS_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -202,7 +201,8 @@ constexpr HostNumber number_of_extent(const HostContext& c) {
   const bool is_queries = node.arity == 2 && is(build::ExtentsOf::queries);
   if (is_queries && extent(0, 0) != extent(1, 0)) fail_extents_of_operands_differ(c);
   const bool is_diagonal = node.arity == 2 && is(build::ExtentsOf::diagonal);
-  if (is_diagonal && extent(0, 0) != std::min(extent(1, 0), extent(1, 1))) fail_extents_of_operands_differ(c);
+  const auto diagonal = [&] { return extent(1, 0) < extent(1, 1) ? extent(1, 0) : extent(1, 1); };
+  if (is_diagonal && extent(0, 0) != diagonal()) fail_extents_of_operands_differ(c);
   if (is_heads && extent(1, 0) > 0 && extent(0, 0) % extent(1, 0) != 0) fail_extents_of_operands_differ(c);
   if (node.arity == 2 && !is_room && !is_tall && !is_heads && !is_queries && !is_diagonal)
     for (int d = 0; d < node.labels[2]; ++d)
