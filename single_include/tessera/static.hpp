@@ -63,6 +63,7 @@
 #undef Z
 #endif
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <compare>
@@ -9927,6 +9928,8 @@ enum class ExtentsOf : std::int8_t {
   queries,     ///< of a bias of attention and the queries: require_queries
   put,         ///< of a tensor and of rows that are put into it
   put_rows,    ///< of rows that are put into a tensor, and of their indices
+  mask,        ///< of a tensor and a mask of its elements
+  diagonal,    ///< of diagonals and of matrices: require_diagonal
 };
 
 constexpr Value extent(Value x, int dim) {
@@ -9959,6 +9962,11 @@ constexpr void require_heads(Value q, int of_q, Value k, int of_k) {
 /// Checks that a bias of attention has as many queries as there are: by a node that no value depends on.
 constexpr void require_queries(Value bias, int of_bias, Value q, int of_q) {
   same_extents(bias, of_bias, q, of_q, 1, ExtentsOf::queries);
+}
+/// Checks that dim `dim` of diagonals is as long as the diagonal of matrices, whose rows are dim `rows`: by a node that
+/// no value depends on.
+constexpr void require_diagonal(Value diagonals, int dim, Value matrices, int rows) {
+  same_extents(diagonals, dim, matrices, rows, 1, ExtentsOf::diagonal);
 }
 /// Checks that dim `dim` of a state has one row for each of `count` cells: by a node that no value depends on.
 constexpr void require_cells(Value state, int dim, std::int64_t count) {
@@ -10045,6 +10053,10 @@ constexpr BrokenRule check_extent(const NodeCheck& c) {
     rule = "the source must have the dims of the tensor that it goes to, except the dim of the indices";
   } else if (kind == build::ExtentsOf::put_rows) {
     rule = "the source must have as many rows as there are indices";
+  } else if (kind == build::ExtentsOf::mask) {
+    rule = "the mask must have the shape of the tensor from which it selects";
+  } else if (kind == build::ExtentsOf::diagonal) {
+    rule = "the last dim must be as long as the diagonal of the matrices";
   } else if (kind == build::ExtentsOf::transposed) {
     if (function.empty()) function = "conv_transpose";
     rule = "in-features differ, of [batch, spatial..., in] and [taps..., in, out / groups]";
@@ -10076,8 +10088,10 @@ constexpr HostNumber number_of_extent(const HostContext& c) {
   const bool is_heads = node.arity == 2 && is(build::ExtentsOf::heads);
   const bool is_queries = node.arity == 2 && is(build::ExtentsOf::queries);
   if (is_queries && extent(0, 0) != extent(1, 0)) fail_extents_of_operands_differ(c);
+  const bool is_diagonal = node.arity == 2 && is(build::ExtentsOf::diagonal);
+  if (is_diagonal && extent(0, 0) != std::min(extent(1, 0), extent(1, 1))) fail_extents_of_operands_differ(c);
   if (is_heads && extent(1, 0) > 0 && extent(0, 0) % extent(1, 0) != 0) fail_extents_of_operands_differ(c);
-  if (node.arity == 2 && !is_room && !is_tall && !is_heads && !is_queries)
+  if (node.arity == 2 && !is_room && !is_tall && !is_heads && !is_queries && !is_diagonal)
     for (int d = 0; d < node.labels[2]; ++d)
       if (!c.graph.operand_node(c.id, 0).is_singleton(node.labels[0] + d) &&
           !c.graph.operand_node(c.id, 1).is_singleton(node.labels[1] + d) && extent(0, d) != extent(1, d))
@@ -10640,7 +10654,8 @@ namespace tessera::ops {
   if (by == MadeBy::squeeze)
     fail(errc::shape_mismatch, "[squeeze] dim ", dim, " of ", shape_text(c.node().dtype, shape), " has extent ", extent,
          ", and only a dim of extent 1 can be removed", c.node().source);
-  fail(errc::shape_mismatch, "[", name_of(by), "] index ", c.number(1), " is outside of dim ", dim, " of ",
+  const std::int64_t index = c.number(1) < 0 ? c.number(1) - extent : c.number(1);  // one that counts from the end
+  fail(errc::shape_mismatch, "[", name_of(by), "] index ", index, " is outside of dim ", dim, " of ",
        shape_text(c.node().dtype, shape), c.node().source);
 }
 constexpr Shape slice_shape(const ShapeContext& c) {
@@ -24832,6 +24847,13 @@ template <class X, class Mask> constexpr void check_mask() {
   check_nonzero<X>();
 }
 
+/// A mask in the shape of x.
+constexpr Value mask_of(Value mask, Value x) {
+  if (!same_static_shape(mask.node(), x.node())) return build::checked_broadcast(mask, x, MadeBy::broadcast_like);
+  if (x.rank() > 0) build::same_extents(x, 0, mask, 0, x.rank(), build::ExtentsOf::mask);
+  return mask;
+}
+
 /// The elements of x for which the mask holds.
 template <int Rank> struct MaskedSelectTag {
   static constexpr const char* function = "masked_select";
@@ -24845,7 +24867,7 @@ template <int Rank> struct MaskedSelectTag {
   }
   static constexpr Value emit(Value context, Value x, Value mask, Value size, Value rest) {
     x = x.at(context.source);
-    const Value from = flattened<Rank>(context, x), holds = flattened<Rank>(context, build::broadcast(mask, x));
+    const Value from = flattened<Rank>(context, x), holds = flattened<Rank>(context, mask_of(mask, x));
     const Value count = build::extent(from, 0), many = as_size(size);
     const Value position = positions_of(holds, many, count, DType::i64);
     const Value table = build::pad_to(from, 0, count.number(0), count + count.number(1));
@@ -25150,19 +25172,32 @@ constexpr auto pdist(const X& x, const P& p = 2, Here at = Here::current()) {
   return call<detail::UpperTriangleTag>(Source::from(at), cdist(x, x, p, at));
 }
 /// The cosine of the angle between a and b along dim D: their product over both norms, each at least eps, as in
-/// PyTorch. The operands are broadcast; the result lacks the dim. Communication: all-reduces if the dim is split.
+/// PyTorch. The operands are broadcast; the result lacks the dim. Computed in f32 for bf16 and f16, and rounded once.
+/// Communication: all-reduces if the dim is split.
 template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto cosine_similarity(const A& a, const B& b, double eps = 1e-8, Here at = Here::current()) {
+  using T = typename A::element;
   const detail::FunctionCall named("cosine_similarity", a, b);
-  const auto product = sum<D>(call<MulTag>(Source::from(at), a, b), at);
-  const auto sizes = call<MulTag>(Source::from(at), maximum(norm<D>(a, at), eps, at), maximum(norm<D>(b, at), eps, at));
-  return call<DivTag>(Source::from(at), product, sizes);
+  // In f16 an eps of 1e-8 is 0, and sums of products end at 65504.
+  if constexpr (is_half_v<T> && std::is_same_v<T, typename B::element>) {
+    return cast<T>(cosine_similarity<D>(cast<float>(a, at), cast<float>(b, at), eps, at), at);
+  } else {
+    const auto product = sum<D>(call<MulTag>(Source::from(at), a, b), at);
+    const auto sizes =
+        call<MulTag>(Source::from(at), maximum(norm<D>(a, at), eps, at), maximum(norm<D>(b, at), eps, at));
+    return call<DivTag>(Source::from(at), product, sizes);
+  }
 }
-/// x over its p-norm along dim D, which is taken to be at least eps: 0 stays 0. Communication: as norm.
+/// x over its p-norm along dim D, which is taken to be at least eps: 0 stays 0. Computed in f32 for bf16 and f16, and
+/// rounded once. Communication: as norm.
 template <int D = -1, TensorArgument X, NumberOperand P = int>
 constexpr auto normalize(const X& x, const P& p = 2, double eps = 1e-12, Here at = Here::current()) {
+  using T = typename X::element;
   const detail::FunctionCall named("normalize", x);
-  return call<DivTag>(Source::from(at), x, maximum(norm<D>(x, keepdims, p, at), eps, at));
+  if constexpr (is_half_v<T>)
+    return cast<T>(normalize<D>(cast<float>(x, at), p, eps, at), at);
+  else
+    return call<DivTag>(Source::from(at), x, maximum(norm<D>(x, keepdims, p, at), eps, at));
 }
 
 namespace detail {
@@ -25468,6 +25503,16 @@ namespace detail {
 
 template <int D> struct Logcumsumexp {
   template <class X> constexpr auto operator()(Here at, const X& x) const {
+    using T = typename X::element;
+    // Carried in 16 bits, a sum would stop growing.
+    if constexpr (is_half_v<T>)
+      return cast<T>((*this)(at, settle(cast<float>(x, at))), at);
+    else
+      return scanned(at, x);
+  }
+
+ private:
+  template <class X> static constexpr auto scanned(Here at, const X& x) {
     const auto lines = settle(movedim<D, 0>(x, at));
     const auto none_yet = settle(full_like(sum<0>(lines, at), -std::numeric_limits<double>::infinity(), at));
     const auto step = [at](const auto& so_far, const auto& next) {
@@ -25481,8 +25526,8 @@ template <int D> struct Logcumsumexp {
 }  // namespace detail
 
 /// The logarithm of the cumulative sum of exponentials along dim D (torch.logcumsumexp, lax.cumlogsumexp), without
-/// overflow and exact in each element's own range. It is a ts::scan of logaddexp, one step for each element of the dim.
-/// Communication: a split dim is gathered; others stay split.
+/// overflow and exact in each element's own range, in f32 for bf16 and f16. It is a ts::scan of logaddexp, one step for
+/// each element of the dim. Communication: a split dim is gathered; others stay split.
 template <int D, TensorArgument X> constexpr auto logcumsumexp(const X& x, Here at = Here::current()) {
   static_assert(is_floating_v<typename X::element>, "tessera: logcumsumexp takes float, double, bf16 and f16 tensors");
   return detail::composed_call(detail::Logcumsumexp<D>{}, at, x);
@@ -26336,11 +26381,11 @@ template <int Rank> struct DiagonalScatterTag {
     });
   };
   static constexpr Value emit(Value context, Value x, Value update) {
-    x = x.at(context.source);
+    x = x.at(context.source), update = update.at(context.source);
     const int row = x.rank() - 2, column = x.rank() - 1;
+    build::require_diagonal(update, row, x, row);
     const Value rows = build::extent(x, row), zero = x.integer(0, DType::i64);
-    const Value length = build::minimum(rows, build::extent(x, column));
-    const Value diagonal = build::pad_to(build::slice(update.at(context.source), row, zero, length), row, zero, rows);
+    const Value diagonal = build::pad_to(update, row, zero, rows);
     const Value on = build::equal(build::iota(x, row, DType::i64), build::iota(x, column, DType::i64));
     return build::select(on, build::insert_singletons(diagonal, 1u << column, x.rank()), x);
   }
@@ -29951,8 +29996,8 @@ constexpr auto f1_score(const Predicted& predicted, const Target& target, const 
 /// The area under the receiver operating characteristic, an f32 (torchmetrics.functional.auroc of a binary task,
 /// sklearn.metrics.roc_auc_score): the share of pairs of a positive and a negative element in which the positive has
 /// the higher score; equal scores count half. Scores and targets are vectors; a target is positive if it is not 0. 0
-/// without positive or without negative elements, as in torchmetrics. Communication: as sort, and of a split vector as
-/// cumsum.
+/// without positive or without negative elements, as in torchmetrics. Errors: shape_mismatch. Communication: as sort,
+/// and of a split vector as cumsum.
 template <TensorArgument Scores, TensorArgument Target>
 constexpr auto auroc(const Scores& scores, const Target& target, Here at = Here::current()) {
   static_assert(Scores::rank == 1 && Target::rank == 1, "tessera: auroc takes a vector of scores and one of targets");
@@ -29960,7 +30005,8 @@ constexpr auto auroc(const Scores& scores, const Target& target, Here at = Here:
   const Source source = Source::from(at);
   const auto order = argsort<0>(scores, at);
   const auto sorted = gather<0>(scores, order, at);
-  const auto positive = cast<double>(gather<0>(cast<std::int32_t>(not_equal(target, 0, at), at), order, at), at);
+  const auto targets = broadcast_like(target, scores, at);
+  const auto positive = cast<double>(gather<0>(cast<std::int32_t>(not_equal(targets, 0, at), at), order, at), at);
   // The first and the last position of the scores that equal each score.
   const auto position = cast<double>(iota<0, std::int32_t>(sorted, at), at);
   const auto count = cast<double>(sum(ones_like(position, at), at), at);
@@ -30956,21 +31002,31 @@ struct CorrelationTag {
 
 /// The covariances of the rows of x [variables, observations] (torch.cov, jnp.cov): [variables, variables], symmetric.
 /// Sums of products are divided by the number of observations less the correction; NaN where that is 0. Integers give
-/// f32. Communication: if observations are split an all-reduce of the means and one of the result.
+/// f32; bf16 and f16 are computed in f32, and rounded once. Communication: if observations are split an all-reduce of
+/// the means and one of the result.
 ///
 ///     const auto c = ts::cov(samples);  // the variances are on the diagonal
 template <TensorArgument X, NumberOperand Correction = int>
 constexpr auto cov(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  using T = typename X::element;
   static_assert(X::rank == 2, "tessera: cov takes a matrix, a row for each variable; of a vector it is ts::var");
-  const auto off = call<SubTag>(Source::from(at), x, mean<1>(x, keepdims, at));
-  return call<detail::OverObservationsTag>(Source::from(at), detail::exact_einsum<"ik,jk->ij">(off, off, at), x,
-                                           correction);
+  if constexpr (is_half_v<T>) {
+    return cast<T>(cov(cast<float>(x, at), correction, at), at);
+  } else {
+    const auto off = call<SubTag>(Source::from(at), x, mean<1>(x, keepdims, at));
+    return call<detail::OverObservationsTag>(Source::from(at), detail::exact_einsum<"ik,jk->ij">(off, off, at), x,
+                                             correction);
+  }
 }
 /// The correlations of the rows of x [variables, observations] (torch.corrcoef, jnp.corrcoef): covariances over both
 /// standard deviations, in [-1, 1]; NaN in the row and the column of a variable that is constant. Communication: as
 /// cov, and for split columns of the result an all-reduce of the variances.
 template <TensorArgument X> constexpr auto corrcoef(const X& x, Here at = Here::current()) {
-  return call<detail::CorrelationTag>(Source::from(at), cov(x, 1, at));
+  using T = typename X::element;
+  if constexpr (is_half_v<T>)
+    return cast<T>(corrcoef(cast<float>(x, at), at), at);
+  else
+    return call<detail::CorrelationTag>(Source::from(at), cov(x, 1, at));
 }
 
 }  // namespace tessera
@@ -32051,7 +32107,8 @@ template <int N, bool Max> struct AdaptivePoolTag {
     const DType type = x.dtype();
     x = build::cast(x.at(context.source), computed_as(type));
     const int first = x.shifted(1, N + 2);
-    for (int d = 0; d < N; ++d) x = pooled(x, first + d, all[d]);
+    // The last dim first, so that the first of equal elements is the first in row-major order.
+    for (int d = N - 1; d >= 0; --d) x = pooled(x, first + d, all[d]);
     return build::cast(x, type);
   }
 
@@ -32234,8 +32291,9 @@ constexpr auto adaptive_avg_pool3d(const X& x, const PerDim<3>& extents, Here at
                                                  Dim(extents[2]));
 }
 
-/// The largest elements of the windows of adaptive_avg_pool. One of equal elements gets the gradient. Communication:
-/// over a split spatial dim all-reduces of the maxima and of their positions, and the result is partial.
+/// The largest elements of the windows of adaptive_avg_pool. Of equal elements the first, in row-major order, gets the
+/// gradient, as in PyTorch. Communication: over a split spatial dim all-reduces of the maxima and of their positions,
+/// and the result is partial.
 template <TensorArgument X>
 constexpr auto adaptive_max_pool1d(const X& x, const PerDim<1>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<1, true>>(Source::from(at), x, Dim(extents[0]));

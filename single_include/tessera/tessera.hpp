@@ -11347,6 +11347,8 @@ enum class ExtentsOf : std::int8_t {
   queries,     ///< of a bias of attention and the queries: require_queries
   put,         ///< of a tensor and of rows that are put into it
   put_rows,    ///< of rows that are put into a tensor, and of their indices
+  mask,        ///< of a tensor and a mask of its elements
+  diagonal,    ///< of diagonals and of matrices: require_diagonal
 };
 
 constexpr Value extent(Value x, int dim) {
@@ -11379,6 +11381,11 @@ constexpr void require_heads(Value q, int of_q, Value k, int of_k) {
 /// Checks that a bias of attention has as many queries as there are: by a node that no value depends on.
 constexpr void require_queries(Value bias, int of_bias, Value q, int of_q) {
   same_extents(bias, of_bias, q, of_q, 1, ExtentsOf::queries);
+}
+/// Checks that dim `dim` of diagonals is as long as the diagonal of matrices, whose rows are dim `rows`: by a node that
+/// no value depends on.
+constexpr void require_diagonal(Value diagonals, int dim, Value matrices, int rows) {
+  same_extents(diagonals, dim, matrices, rows, 1, ExtentsOf::diagonal);
 }
 /// Checks that dim `dim` of a state has one row for each of `count` cells: by a node that no value depends on.
 constexpr void require_cells(Value state, int dim, std::int64_t count) {
@@ -11465,6 +11472,10 @@ constexpr BrokenRule check_extent(const NodeCheck& c) {
     rule = "the source must have the dims of the tensor that it goes to, except the dim of the indices";
   } else if (kind == build::ExtentsOf::put_rows) {
     rule = "the source must have as many rows as there are indices";
+  } else if (kind == build::ExtentsOf::mask) {
+    rule = "the mask must have the shape of the tensor from which it selects";
+  } else if (kind == build::ExtentsOf::diagonal) {
+    rule = "the last dim must be as long as the diagonal of the matrices";
   } else if (kind == build::ExtentsOf::transposed) {
     if (function.empty()) function = "conv_transpose";
     rule = "in-features differ, of [batch, spatial..., in] and [taps..., in, out / groups]";
@@ -11496,8 +11507,10 @@ constexpr HostNumber number_of_extent(const HostContext& c) {
   const bool is_heads = node.arity == 2 && is(build::ExtentsOf::heads);
   const bool is_queries = node.arity == 2 && is(build::ExtentsOf::queries);
   if (is_queries && extent(0, 0) != extent(1, 0)) fail_extents_of_operands_differ(c);
+  const bool is_diagonal = node.arity == 2 && is(build::ExtentsOf::diagonal);
+  if (is_diagonal && extent(0, 0) != std::min(extent(1, 0), extent(1, 1))) fail_extents_of_operands_differ(c);
   if (is_heads && extent(1, 0) > 0 && extent(0, 0) % extent(1, 0) != 0) fail_extents_of_operands_differ(c);
-  if (node.arity == 2 && !is_room && !is_tall && !is_heads && !is_queries)
+  if (node.arity == 2 && !is_room && !is_tall && !is_heads && !is_queries && !is_diagonal)
     for (int d = 0; d < node.labels[2]; ++d)
       if (!c.graph.operand_node(c.id, 0).is_singleton(node.labels[0] + d) &&
           !c.graph.operand_node(c.id, 1).is_singleton(node.labels[1] + d) && extent(0, d) != extent(1, d))
@@ -12060,7 +12073,8 @@ namespace tessera::ops {
   if (by == MadeBy::squeeze)
     fail(errc::shape_mismatch, "[squeeze] dim ", dim, " of ", shape_text(c.node().dtype, shape), " has extent ", extent,
          ", and only a dim of extent 1 can be removed", c.node().source);
-  fail(errc::shape_mismatch, "[", name_of(by), "] index ", c.number(1), " is outside of dim ", dim, " of ",
+  const std::int64_t index = c.number(1) < 0 ? c.number(1) - extent : c.number(1);  // one that counts from the end
+  fail(errc::shape_mismatch, "[", name_of(by), "] index ", index, " is outside of dim ", dim, " of ",
        shape_text(c.node().dtype, shape), c.node().source);
 }
 constexpr Shape slice_shape(const ShapeContext& c) {
@@ -26448,6 +26462,149 @@ inline Growable<runtime::ShardRef> shard_refs(const TensorStorage& x, const Axis
 
 #endif
 
+// ---- tessera/graph/trace/named_leaves.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_NAMED_LEAVES_HPP
+#define TESSERA_GRAPH_TRACE_NAMED_LEAVES_HPP
+
+namespace tessera::detail {
+
+/// The name of a leaf while a model is visited: field names and positions with dots between them.
+class LeafName {
+ public:
+  constexpr std::string_view view() const { return {text_.data(), text_.size()}; }
+
+  /// Adds a part to the name, and returns the size before, for `leave`. An empty part, the name of the model in a
+  /// wrapper, adds nothing.
+  constexpr std::size_t enter(std::string_view part) {
+    const std::size_t before = text_.size();
+    if (part.empty()) return before;
+    if (before > 0) text_.push_back('.');
+    for (const char c : part) text_.push_back(c);
+    return before;
+  }
+  constexpr std::size_t enter(std::size_t position) {
+    char digits[20]{};
+    std::size_t first = sizeof digits;
+    do digits[--first] = static_cast<char>('0' + position % 10);
+    while ((position /= 10) > 0);
+    return enter(std::string_view(digits + first, sizeof digits - first));
+  }
+  /// The field at a position of U, by its name where U has field_names.
+  template <class U, bool Named> constexpr std::size_t enter_field(std::size_t position) {
+    if constexpr (Named)
+      if (position < std::size(U::field_names)) return enter(std::string_view(U::field_names[position]));
+    return enter(position);
+  }
+  constexpr void leave(std::size_t before) { text_.resize(before); }
+
+ private:
+  Growable<char> text_;
+};
+
+/// Whether a struct lists the names of its fields. A list of another length is an error: names would be missing from
+/// checkpoints and patterns.
+template <class T> constexpr bool names_fields() {
+  if constexpr (requires { std::size(T::field_names); }) {
+    static_assert(std::size(T::field_names) == static_cast<std::size_t>(field_count<T>()),
+                  "tessera: field_names of a struct must have a name for each field of the struct, in their order");
+    return true;
+  } else {
+    return false;
+  }
+}
+
+/// How the layers of a Stack are visited: each with its position, the first one for all with the position `*`, or each
+/// with the position `*`. While a function is traced a Stack has one layer, with the tensors of all.
+enum class VisitLayers { each, together, each_alike };
+
+/// Visits the leaves of a model: f(name, leaf, layers), where `layers` is how many layers of a Stack a leaf stands for.
+/// C++20 has no reflection, so a struct lists the names of its fields in order: `static constexpr std::array
+/// field_names`. All other parts are named by their positions. Where F does not depend on the model, models share the
+/// code that visits their parts: so functions of the library give named structs, not lambdas.
+template <class F> class NameLeaves {
+ public:
+  constexpr NameLeaves(VisitLayers visit, F& f) : layers_(visit), f_(f) {}
+
+  template <class T> constexpr void visit(T& object) {
+    using U = std::remove_const_t<T>;
+    if constexpr (is_leaf_v<U>) {
+      f_(name_.view(), object, count_);
+    } else if constexpr (is_stack_v<U>) {
+      if (layers_ == VisitLayers::together && object.size() > 0) {
+        count_ = object.size();
+        visit(object[0], name_.enter("*"));
+        count_ = 1;
+      } else {
+        for (int i = 0; i < object.size(); ++i)
+          visit(object[i],
+                layers_ == VisitLayers::each_alike ? name_.enter("*") : name_.enter(static_cast<std::size_t>(i)));
+      }
+    } else if constexpr (is_tuple_v<U>) {
+      std::apply([&](auto&... items) { visit_fields<void, false>(items...); }, object);
+    } else if constexpr (is_array_v<U>) {
+      for (std::size_t i = 0; i < object.size(); ++i) visit(object[i], name_.enter(i));
+    } else if constexpr (!std::is_empty_v<U>) {
+      constexpr bool named = names_fields<U>();
+      with_fields(object, [&](auto&... fields) { visit_fields<U, named>(fields...); });
+    }
+  }
+
+ private:
+  /// Visits a part of a model whose name was entered at `before`.
+  template <class T> constexpr void visit(T& part, std::size_t before) {
+    visit(part);
+    name_.leave(before);
+  }
+  /// The fields of U, or the items of a tuple.
+  template <class U, bool Named, class... Fields> constexpr void visit_fields(Fields&... fields) {
+    std::size_t i = 0, before = 0;
+    ((before = name_.template enter_field<U, Named>(i++), visit(fields), name_.leave(before)), ...);
+  }
+
+  LeafName name_{};
+  VisitLayers layers_;
+  F& f_;
+  int count_ = 1;
+};
+
+template <class Model, class F> constexpr void for_each_named_leaf(Model& model, VisitLayers layers, F&& f) {
+  NameLeaves<std::remove_reference_t<F>>(layers, f).visit(model);
+}
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/tensor/storage/require_data.hpp
+
+#ifndef TESSERA_TENSOR_STORAGE_REQUIRE_DATA_HPP
+#define TESSERA_TENSOR_STORAGE_REQUIRE_DATA_HPP
+
+namespace tessera::detail {
+
+/// What require_data does with each leaf.
+struct RequireData {
+  std::string_view operation;
+  Source source;
+  template <class Leaf> void operator()(std::string_view name, const Leaf& leaf, int) const {
+    if constexpr (StoredOperand<Leaf>)
+      if (!leaf.storage())
+        fail(errc::empty_tensor, "[", operation, "] ", name, name.empty() ? "" : ": ",
+             "an empty tensor, which was never assigned or was moved from", source);
+  }
+};
+
+/// Throws `empty_tensor`, with the operation, the name of the tensor in the model and the line, for a model with a
+/// tensor that was never assigned or was moved from.
+template <class Model> void require_data(std::string_view operation, const Model& model, Here at) {
+  for_each_named_leaf(model, VisitLayers::each, RequireData{operation, Source::from(at)});
+}
+
+}  // namespace tessera::detail
+
+#endif
+
 // ---- tessera/tensor/storage/storage_of.hpp
 
 #ifndef TESSERA_TENSOR_STORAGE_STORAGE_OF_HPP
@@ -26484,6 +26641,16 @@ template <class T, int Rank> const TensorStorage& storage_of(const ShardedTensor
   if (!x.storage()) detail::fail_without_data(dtype_v<T>, Rank, x.traced());
   return static_cast<const TensorStorage&>(*x.storage());
 }
+
+namespace detail {
+/// The storage of a tensor with which a function of this name is called. Errors: as storage_of; they name the function
+/// and the line.
+template <class T, int Rank>
+const TensorStorage& storage_of(std::string_view function, const ShardedTensor<T, Rank>& x, Here at) {
+  if (!x.storage() && !x.traced()) require_data(function, x, at);
+  return tessera::storage_of(x);
+}
+}  // namespace detail
 
 /// A tensor that shares the storage. Partial values exist only inside programs, so a partial storage is an error.
 /// Errors: `empty_tensor` for null, `dtype_mismatch`, `rank_mismatch`, `unsupported` for partial values.
@@ -29465,6 +29632,13 @@ template <class X, class Mask> constexpr void check_mask() {
   check_nonzero<X>();
 }
 
+/// A mask in the shape of x.
+constexpr Value mask_of(Value mask, Value x) {
+  if (!same_static_shape(mask.node(), x.node())) return build::checked_broadcast(mask, x, MadeBy::broadcast_like);
+  if (x.rank() > 0) build::same_extents(x, 0, mask, 0, x.rank(), build::ExtentsOf::mask);
+  return mask;
+}
+
 /// The elements of x for which the mask holds.
 template <int Rank> struct MaskedSelectTag {
   static constexpr const char* function = "masked_select";
@@ -29478,7 +29652,7 @@ template <int Rank> struct MaskedSelectTag {
   }
   static constexpr Value emit(Value context, Value x, Value mask, Value size, Value rest) {
     x = x.at(context.source);
-    const Value from = flattened<Rank>(context, x), holds = flattened<Rank>(context, build::broadcast(mask, x));
+    const Value from = flattened<Rank>(context, x), holds = flattened<Rank>(context, mask_of(mask, x));
     const Value count = build::extent(from, 0), many = as_size(size);
     const Value position = positions_of(holds, many, count, DType::i64);
     const Value table = build::pad_to(from, 0, count.number(0), count + count.number(1));
@@ -29783,19 +29957,32 @@ constexpr auto pdist(const X& x, const P& p = 2, Here at = Here::current()) {
   return call<detail::UpperTriangleTag>(Source::from(at), cdist(x, x, p, at));
 }
 /// The cosine of the angle between a and b along dim D: their product over both norms, each at least eps, as in
-/// PyTorch. The operands are broadcast; the result lacks the dim. Communication: all-reduces if the dim is split.
+/// PyTorch. The operands are broadcast; the result lacks the dim. Computed in f32 for bf16 and f16, and rounded once.
+/// Communication: all-reduces if the dim is split.
 template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto cosine_similarity(const A& a, const B& b, double eps = 1e-8, Here at = Here::current()) {
+  using T = typename A::element;
   const detail::FunctionCall named("cosine_similarity", a, b);
-  const auto product = sum<D>(call<MulTag>(Source::from(at), a, b), at);
-  const auto sizes = call<MulTag>(Source::from(at), maximum(norm<D>(a, at), eps, at), maximum(norm<D>(b, at), eps, at));
-  return call<DivTag>(Source::from(at), product, sizes);
+  // In f16 an eps of 1e-8 is 0, and sums of products end at 65504.
+  if constexpr (is_half_v<T> && std::is_same_v<T, typename B::element>) {
+    return cast<T>(cosine_similarity<D>(cast<float>(a, at), cast<float>(b, at), eps, at), at);
+  } else {
+    const auto product = sum<D>(call<MulTag>(Source::from(at), a, b), at);
+    const auto sizes =
+        call<MulTag>(Source::from(at), maximum(norm<D>(a, at), eps, at), maximum(norm<D>(b, at), eps, at));
+    return call<DivTag>(Source::from(at), product, sizes);
+  }
 }
-/// x over its p-norm along dim D, which is taken to be at least eps: 0 stays 0. Communication: as norm.
+/// x over its p-norm along dim D, which is taken to be at least eps: 0 stays 0. Computed in f32 for bf16 and f16, and
+/// rounded once. Communication: as norm.
 template <int D = -1, TensorArgument X, NumberOperand P = int>
 constexpr auto normalize(const X& x, const P& p = 2, double eps = 1e-12, Here at = Here::current()) {
+  using T = typename X::element;
   const detail::FunctionCall named("normalize", x);
-  return call<DivTag>(Source::from(at), x, maximum(norm<D>(x, keepdims, p, at), eps, at));
+  if constexpr (is_half_v<T>)
+    return cast<T>(normalize<D>(cast<float>(x, at), p, eps, at), at);
+  else
+    return call<DivTag>(Source::from(at), x, maximum(norm<D>(x, keepdims, p, at), eps, at));
 }
 
 namespace detail {
@@ -32887,120 +33074,6 @@ std::ostream& operator<<(std::ostream& out, const P& plan) {
 }  // namespace tessera
 
 TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/graph/trace/named_leaves.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_NAMED_LEAVES_HPP
-#define TESSERA_GRAPH_TRACE_NAMED_LEAVES_HPP
-
-namespace tessera::detail {
-
-/// The name of a leaf while a model is visited: field names and positions with dots between them.
-class LeafName {
- public:
-  constexpr std::string_view view() const { return {text_.data(), text_.size()}; }
-
-  /// Adds a part to the name, and returns the size before, for `leave`. An empty part, the name of the model in a
-  /// wrapper, adds nothing.
-  constexpr std::size_t enter(std::string_view part) {
-    const std::size_t before = text_.size();
-    if (part.empty()) return before;
-    if (before > 0) text_.push_back('.');
-    for (const char c : part) text_.push_back(c);
-    return before;
-  }
-  constexpr std::size_t enter(std::size_t position) {
-    char digits[20]{};
-    std::size_t first = sizeof digits;
-    do digits[--first] = static_cast<char>('0' + position % 10);
-    while ((position /= 10) > 0);
-    return enter(std::string_view(digits + first, sizeof digits - first));
-  }
-  /// The field at a position of U, by its name where U has field_names.
-  template <class U, bool Named> constexpr std::size_t enter_field(std::size_t position) {
-    if constexpr (Named)
-      if (position < std::size(U::field_names)) return enter(std::string_view(U::field_names[position]));
-    return enter(position);
-  }
-  constexpr void leave(std::size_t before) { text_.resize(before); }
-
- private:
-  Growable<char> text_;
-};
-
-/// Whether a struct lists the names of its fields. A list of another length is an error: names would be missing from
-/// checkpoints and patterns.
-template <class T> constexpr bool names_fields() {
-  if constexpr (requires { std::size(T::field_names); }) {
-    static_assert(std::size(T::field_names) == static_cast<std::size_t>(field_count<T>()),
-                  "tessera: field_names of a struct must have a name for each field of the struct, in their order");
-    return true;
-  } else {
-    return false;
-  }
-}
-
-/// How the layers of a Stack are visited: each with its position, the first one for all with the position `*`, or each
-/// with the position `*`. While a function is traced a Stack has one layer, with the tensors of all.
-enum class VisitLayers { each, together, each_alike };
-
-/// Visits the leaves of a model: f(name, leaf, layers), where `layers` is how many layers of a Stack a leaf stands for.
-/// C++20 has no reflection, so a struct lists the names of its fields in order: `static constexpr std::array
-/// field_names`. All other parts are named by their positions. Where F does not depend on the model, models share the
-/// code that visits their parts: so functions of the library give named structs, not lambdas.
-template <class F> class NameLeaves {
- public:
-  constexpr NameLeaves(VisitLayers visit, F& f) : layers_(visit), f_(f) {}
-
-  template <class T> constexpr void visit(T& object) {
-    using U = std::remove_const_t<T>;
-    if constexpr (is_leaf_v<U>) {
-      f_(name_.view(), object, count_);
-    } else if constexpr (is_stack_v<U>) {
-      if (layers_ == VisitLayers::together && object.size() > 0) {
-        count_ = object.size();
-        visit(object[0], name_.enter("*"));
-        count_ = 1;
-      } else {
-        for (int i = 0; i < object.size(); ++i)
-          visit(object[i],
-                layers_ == VisitLayers::each_alike ? name_.enter("*") : name_.enter(static_cast<std::size_t>(i)));
-      }
-    } else if constexpr (is_tuple_v<U>) {
-      std::apply([&](auto&... items) { visit_fields<void, false>(items...); }, object);
-    } else if constexpr (is_array_v<U>) {
-      for (std::size_t i = 0; i < object.size(); ++i) visit(object[i], name_.enter(i));
-    } else if constexpr (!std::is_empty_v<U>) {
-      constexpr bool named = names_fields<U>();
-      with_fields(object, [&](auto&... fields) { visit_fields<U, named>(fields...); });
-    }
-  }
-
- private:
-  /// Visits a part of a model whose name was entered at `before`.
-  template <class T> constexpr void visit(T& part, std::size_t before) {
-    visit(part);
-    name_.leave(before);
-  }
-  /// The fields of U, or the items of a tuple.
-  template <class U, bool Named, class... Fields> constexpr void visit_fields(Fields&... fields) {
-    std::size_t i = 0, before = 0;
-    ((before = name_.template enter_field<U, Named>(i++), visit(fields), name_.leave(before)), ...);
-  }
-
-  LeafName name_{};
-  VisitLayers layers_;
-  F& f_;
-  int count_ = 1;
-};
-
-template <class Model, class F> constexpr void for_each_named_leaf(Model& model, VisitLayers layers, F&& f) {
-  NameLeaves<std::remove_reference_t<F>>(layers, f).visit(model);
-}
-
-}  // namespace tessera::detail
 
 #endif
 
@@ -54591,7 +54664,7 @@ template <class T, int Rank, class F> void update_shards(ShardedTensor<T, Rank>&
 /// two, for a wrong size or box, for unequal replicas.
 template <class T, int Rank, class Shards>
 void load_local_shards(ShardedTensor<T, Rank>& x, const Shards& shards, Here at = Here::current()) {
-  const TensorStorage& storage = storage_of(x);
+  const TensorStorage& storage = detail::storage_of("load_local_shards", x, at);
   x = from_local_shards(storage.mesh(), spec_of(storage.sharding(), storage.mesh()), storage.shape(), shards, at);
 }
 
@@ -55338,7 +55411,7 @@ TESSERA_ONCE void count_reshard(const TensorStorage& from, const Sharding& to, H
 template <class T, int Rank>
 ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const Mesh& mesh, const PartitionSpec& spec,
                                Here at = Here::current()) {
-  const TensorStorage& from = storage_of(x);
+  const TensorStorage& from = detail::storage_of("reshard", x, at);
   const Sharding sharding = detail::resolve_at("reshard", spec, mesh, Rank, at);
   if (from.mesh() == mesh && from.sharding() == sharding) return x;
   if (TensorStorage::Write write = from.deferred())
@@ -55356,13 +55429,13 @@ ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const Mesh& mesh
 }
 template <class T, int Rank>
 ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const PartitionSpec& spec, Here at = Here::current()) {
-  return reshard(x, storage_of(x).mesh(), spec, at);
+  return reshard(x, detail::storage_of("reshard", x, at).mesh(), spec, at);
 }
 /// Reshards to a Sharding object, such as that of another tensor on the same mesh: reshard(x, sharding(y)).
 /// Errors: `unsupported` for a partial sharding; `rank_mismatch`.
 template <class T, int Rank, std::same_as<Sharding> S>  // a braced list is a PartitionSpec
 ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const S& sharding, Here at = Here::current()) {
-  const Mesh& mesh = storage_of(x).mesh();
+  const Mesh& mesh = detail::storage_of("reshard", x, at).mesh();
   if (sharding.unreduced != 0)
     fail(errc::unsupported, "[reshard] partial sharding: can't reshard to the partial sharding ", text(sharding, mesh),
          Source::from(at));
@@ -55376,7 +55449,7 @@ ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const S& shardin
 /// replicated.
 template <class T, int Rank>
 ShardedTensor<T, Rank> full_tensor(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
-  return reshard(x, PartitionSpec{}, at);
+  return reshard(x, detail::storage_of("full_tensor", x, at).mesh(), PartitionSpec{}, at);
 }
 
 }  // namespace tessera
@@ -56260,11 +56333,11 @@ template <int Rank> struct DiagonalScatterTag {
     });
   };
   static constexpr Value emit(Value context, Value x, Value update) {
-    x = x.at(context.source);
+    x = x.at(context.source), update = update.at(context.source);
     const int row = x.rank() - 2, column = x.rank() - 1;
+    build::require_diagonal(update, row, x, row);
     const Value rows = build::extent(x, row), zero = x.integer(0, DType::i64);
-    const Value length = build::minimum(rows, build::extent(x, column));
-    const Value diagonal = build::pad_to(build::slice(update.at(context.source), row, zero, length), row, zero, rows);
+    const Value diagonal = build::pad_to(update, row, zero, rows);
     const Value on = build::equal(build::iota(x, row, DType::i64), build::iota(x, column, DType::i64));
     return build::select(on, build::insert_singletons(diagonal, 1u << column, x.rank()), x);
   }
@@ -57058,35 +57131,6 @@ auto delta_orthogonal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, co
 }
 
 }  // namespace tessera::init
-
-#endif
-
-// ---- tessera/tensor/storage/require_data.hpp
-
-#ifndef TESSERA_TENSOR_STORAGE_REQUIRE_DATA_HPP
-#define TESSERA_TENSOR_STORAGE_REQUIRE_DATA_HPP
-
-namespace tessera::detail {
-
-/// What require_data does with each leaf.
-struct RequireData {
-  std::string_view operation;
-  Source source;
-  template <class Leaf> void operator()(std::string_view name, const Leaf& leaf, int) const {
-    if constexpr (StoredOperand<Leaf>)
-      if (!leaf.storage())
-        fail(errc::empty_tensor, "[", operation, "] ", name, name.empty() ? "" : ": ",
-             "an empty tensor, which was never assigned or was moved from", source);
-  }
-};
-
-/// Throws `empty_tensor`, with the operation, the name of the tensor in the model and the line, for a model with a
-/// tensor that was never assigned or was moved from.
-template <class Model> void require_data(std::string_view operation, const Model& model, Here at) {
-  for_each_named_leaf(model, VisitLayers::each, RequireData{operation, Source::from(at)});
-}
-
-}  // namespace tessera::detail
 
 #endif
 
@@ -59395,19 +59439,28 @@ constexpr auto map_parameters(Here at, const F& f, const Model& model, const Gra
       model, tessera::detail::settle(gradients), states...);
 }
 
-/// The pattern of every optimizer: `update` of map_parameters returns the next parameter and its next states. A
-/// parameter keeps its sharding, whatever that of its state is. Errors of operations on tensors of different shapes,
-/// such as those of the state of another model, are `structure` and name the parameter.
+/// The results of `update(x, p, rest...)`, the next parameter and its next states, for the Updated x of parameter p.
+/// Arithmetic is in f32 for parameters in bf16 or f16, in which a beta of 0.999 would be 1, and an epsilon of 1e-8
+/// would be 0. A parameter keeps its sharding, whatever that of its state is.
+template <class F, class... Rest>
+constexpr auto update_parameter(const Updated& x, const F& update, const Value& p, const Rest&... rest) {
+  const DType type = p.dtype(), wide = computed_as(type);
+  const Value from = build::cast(p, wide);
+  return std::apply(
+      [&](const Value& next, const auto&... state) {
+        return std::tuple(like_parameter(build::cast(next, type), p, x.name), build::cast(state, type)...);
+      },
+      update(Updated{from, x.rank, x.name}, from, build::cast(rest, wide)...));
+}
+
+/// The pattern of every optimizer: map_parameters of update_parameter. Errors of operations on tensors of different
+/// shapes, such as those of the state of another model, are `structure` and name the parameter.
 template <class F, class Model, class Gradients, class... States>
 constexpr auto update_parameters(Here at, const F& update, const Model& model, const Gradients& gradients,
                                  const States&... states) {
   return map_parameters(
       at,
-      [&](const Updated& x, const Value& p, const auto&... rest) {
-        return std::apply([&](const Value& next,
-                              const auto&... state) { return std::tuple(like_parameter(next, p, x.name), state...); },
-                          update(x, p, rest...));
-      },
+      [&](const Updated& x, const Value& p, const auto&... rest) { return update_parameter(x, update, p, rest...); },
       model, gradients, states...);
 }
 
@@ -59949,13 +60002,16 @@ constexpr Value reduced(const Value& total) {
   return total.dtype() == DType::f64 ? whole(Sym<double, 0>(total)) : whole(Sym<float, 0>(total));
 }
 
+/// A value in the element type in which its norm is computed: squares of f16 end at 255 x 255.
+constexpr Value in_wide(const Value& v) { return build::cast(v, computed_as(v.dtype())); }
+
 /// The sum of the squares of all elements of all tensors, including all layers of Stacks; in f64 if any tensor is f64.
 constexpr Value sum_of_squares(const Growable<Value>& values, Source source) {
   if (values.empty()) fail(errc::structure, "[global_norm] the model has no floating-point tensor");
   const DType wide = summed_as(values);
   Value total{};
   for (const Value& value : values) {
-    const Value v = value.at(source);
+    const Value v = in_wide(value.at(source));
     const Value squares = build::cast(build::sum_of(v * v, (1u << v.rank()) - 1), wide);
     total = total.module == nullptr ? squares : total + squares;
   }
@@ -59972,7 +60028,7 @@ constexpr Value norm_of(const Growable<Value>& values, double p, Source source) 
   const DType wide = summed_as(values);
   Value total{};
   for (const Value& value : values) {
-    const Value v = value.at(source), size = build::apply<ops::AbsOp>(v);
+    const Value v = in_wide(value.at(source)), size = build::apply<ops::AbsOp>(v);
     const unsigned all = (1u << v.rank()) - 1;
     const Value own = build::cast(
         largest ? build::max_of(size, all, false)
@@ -59984,10 +60040,13 @@ constexpr Value norm_of(const Growable<Value>& values, double p, Source source) 
   return largest || p == 1 ? total : build::apply<ops::PowOp>(total, total.number(1 / p, wide));
 }
 
-/// Gradients times a number.
+/// A gradient times a number, which need not be a number of the gradient's element type.
+constexpr Value scaled(const Value& gradient, const Value& scale) {
+  const Value wide = in_wide(gradient);
+  return build::cast(wide * build::cast(scale, wide.dtype()), gradient.dtype());
+}
 template <class Model> constexpr Model scaled(const Model& gradients, const Value& scale, Source source) {
-  return tree_map([&](auto g) { return decltype(g)(g.value.at(source) * build::cast(scale, g.value.dtype())); },
-                  gradients);
+  return tree_map([&](auto g) { return decltype(g)(scaled(g.value.at(source), scale)); }, gradients);
 }
 
 /// global_norm of values of a trace.
@@ -60073,7 +60132,7 @@ constexpr Model clip_by_norm(const Model& gradients, const Limit& max_norm, Here
         const Value from = g.value.at(Source::from(at)), norm = optim::detail::tensor_norm(from, decltype(g)::rank);
         const Value limit = build::cast(lower(norm, max_norm), norm.dtype());
         const Value scale = limit / build::apply<ops::MaximumOp>(norm, limit);
-        return decltype(g)(from * build::cast(scale, from.dtype()));
+        return decltype(g)(optim::detail::scaled(from, scale));
       },
       gradients);
 }
@@ -60842,8 +60901,7 @@ constexpr auto adamw(const Model& model, const Gradients& gradients,
   auto [moved, mean, square] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value m, Value v) {
-        const DType type = p.dtype();
-        const optim::detail::AdamWStep s = is_half(type) ? step.as(type) : of[type == DType::f64];
+        const optim::detail::AdamWStep& s = of[p.dtype() == DType::f64];
         const auto [next_m, next_v] = s.next_means(g, m, v);
         return std::tuple(s.moved(x, next_m, next_v), next_m, next_v);
       },
@@ -62181,10 +62239,8 @@ template <class X> constexpr X orthogonalized(const X& matrices, const Scalar& e
 
 /// The same for the matrix of a parameter, or for the matrices of a Stack's layers.
 template <class T> constexpr Value orthogonalized(const Value& matrices, const Scalar& epsilon, Here at) {
-  using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
-  const Value wide = build::cast(matrices, dtype_v<Wide>);
-  if (wide.rank() == 2) return orthogonalized(Sym<Wide, 2>(wide), epsilon, at).value;
-  if (wide.rank() == 3) return orthogonalized(Sym<Wide, 3>(wide), epsilon, at).value;
+  if (matrices.rank() == 2) return orthogonalized(Sym<T, 2>(matrices), epsilon, at).value;
+  if (matrices.rank() == 3) return orthogonalized(Sym<T, 3>(matrices), epsilon, at).value;
   fail(errc::unsupported, "[muon] model: a Stack inside of a Stack; make its layers one Stack");
 }
 
@@ -62217,25 +62273,30 @@ constexpr auto muon(const Model& model, const Gradients& gradients,
   auto [moved, mean, square] = optim::tree_map(
       [&](auto p, auto g, auto m, auto v) {
         using S = decltype(p);
-        const optim::detail::Updated x{p.value.at(Source::from(at)), S::rank, next_name()};
-        if constexpr (S::rank == 2) {
-          const Value momentum = x.wide(config.momentum), rate = x.wide(config.learning_rate);
-          const Value kept = x(momentum), in = x(1.0 - momentum);
-          const Value next_m = kept * m.value + in * g.value;
-          const Value u = kept * next_m + in * g.value;
-          const Value o = optim::detail::orthogonalized<typename S::element>(u, config.epsilon, at);
-          const Value inputs = build::extent(x.parameter, x.parameter.rank() - 2);
-          const Value outputs = build::extent(x.parameter, x.parameter.rank() - 1);
-          const Value ratio = build::cast(outputs, DType::f64) / build::cast(inputs, DType::f64);
-          const Value scale = build::apply<ops::SqrtOp>(build::apply<ops::MaximumOp>(ratio, ratio.number(1.0)));
-          const Value next = x(1.0 - rate * x.wide(config.weight_decay)) * x.parameter - x(rate * scale) * x(o);
-          return std::tuple(S(optim::detail::like_parameter(next, x.parameter, x.name)), S(next_m), v);
-        } else {
-          const optim::detail::AdamWStep s = step.as(x.parameter.dtype());
-          const auto [next_m, next_v] = s.next_means(g.value, m.value, v.value);
-          const Value next = s.moved(x, next_m, next_v);
-          return std::tuple(S(optim::detail::like_parameter(next, x.parameter, x.name)), S(next_m), S(next_v));
-        }
+        using Wide = std::conditional_t<std::is_same_v<typename S::element, double>, double, float>;
+        const Value from = p.value.at(Source::from(at));
+        const auto update = [&](const auto& x, const Value& parameter, const Value& slope, const Value& last_m,
+                                const Value& last_v) {
+          if constexpr (S::rank == 2) {
+            const Value momentum = x.wide(config.momentum), rate = x.wide(config.learning_rate);
+            const Value kept = x(momentum), in = x(1.0 - momentum);
+            const Value next_m = kept * last_m + in * slope;
+            const Value o = optim::detail::orthogonalized<Wide>(kept * next_m + in * slope, config.epsilon, at);
+            const Value inputs = build::extent(parameter, parameter.rank() - 2);
+            const Value outputs = build::extent(parameter, parameter.rank() - 1);
+            const Value ratio = build::cast(outputs, DType::f64) / build::cast(inputs, DType::f64);
+            const Value scale = build::apply<ops::SqrtOp>(build::apply<ops::MaximumOp>(ratio, ratio.number(1.0)));
+            const Value next = x(1.0 - rate * x.wide(config.weight_decay)) * parameter - x(rate * scale) * o;
+            return std::tuple(next, next_m, last_v);
+          } else {
+            const optim::detail::AdamWStep s = step.as(parameter.dtype());
+            const auto [next_m, next_v] = s.next_means(slope, last_m, last_v);
+            return std::tuple(s.moved(x, next_m, next_v), next_m, next_v);
+          }
+        };
+        const optim::detail::Updated x{from, S::rank, next_name()};
+        return std::apply([](const auto&... made) { return std::tuple(S(made)...); },
+                          optim::detail::update_parameter(x, update, from, g.value, m.value, v.value));
       },
       model, detail::settle(gradients), state.mean, state.square);
   return std::tuple(moved, optim::MuonState<optim::stored_t<Model>>{mean, square, Scalar(step.count)});
@@ -64594,6 +64655,16 @@ namespace detail {
 
 template <int D> struct Logcumsumexp {
   template <class X> constexpr auto operator()(Here at, const X& x) const {
+    using T = typename X::element;
+    // Carried in 16 bits, a sum would stop growing.
+    if constexpr (is_half_v<T>)
+      return cast<T>((*this)(at, settle(cast<float>(x, at))), at);
+    else
+      return scanned(at, x);
+  }
+
+ private:
+  template <class X> static constexpr auto scanned(Here at, const X& x) {
     const auto lines = settle(movedim<D, 0>(x, at));
     const auto none_yet = settle(full_like(sum<0>(lines, at), -std::numeric_limits<double>::infinity(), at));
     const auto step = [at](const auto& so_far, const auto& next) {
@@ -64607,8 +64678,8 @@ template <int D> struct Logcumsumexp {
 }  // namespace detail
 
 /// The logarithm of the cumulative sum of exponentials along dim D (torch.logcumsumexp, lax.cumlogsumexp), without
-/// overflow and exact in each element's own range. It is a ts::scan of logaddexp, one step for each element of the dim.
-/// Communication: a split dim is gathered; others stay split.
+/// overflow and exact in each element's own range, in f32 for bf16 and f16. It is a ts::scan of logaddexp, one step for
+/// each element of the dim. Communication: a split dim is gathered; others stay split.
 template <int D, TensorArgument X> constexpr auto logcumsumexp(const X& x, Here at = Here::current()) {
   static_assert(is_floating_v<typename X::element>, "tessera: logcumsumexp takes float, double, bf16 and f16 tensors");
   return detail::composed_call(detail::Logcumsumexp<D>{}, at, x);
@@ -68068,8 +68139,8 @@ constexpr auto f1_score(const Predicted& predicted, const Target& target, const 
 /// The area under the receiver operating characteristic, an f32 (torchmetrics.functional.auroc of a binary task,
 /// sklearn.metrics.roc_auc_score): the share of pairs of a positive and a negative element in which the positive has
 /// the higher score; equal scores count half. Scores and targets are vectors; a target is positive if it is not 0. 0
-/// without positive or without negative elements, as in torchmetrics. Communication: as sort, and of a split vector as
-/// cumsum.
+/// without positive or without negative elements, as in torchmetrics. Errors: shape_mismatch. Communication: as sort,
+/// and of a split vector as cumsum.
 template <TensorArgument Scores, TensorArgument Target>
 constexpr auto auroc(const Scores& scores, const Target& target, Here at = Here::current()) {
   static_assert(Scores::rank == 1 && Target::rank == 1, "tessera: auroc takes a vector of scores and one of targets");
@@ -68077,7 +68148,8 @@ constexpr auto auroc(const Scores& scores, const Target& target, Here at = Here:
   const Source source = Source::from(at);
   const auto order = argsort<0>(scores, at);
   const auto sorted = gather<0>(scores, order, at);
-  const auto positive = cast<double>(gather<0>(cast<std::int32_t>(not_equal(target, 0, at), at), order, at), at);
+  const auto targets = broadcast_like(target, scores, at);
+  const auto positive = cast<double>(gather<0>(cast<std::int32_t>(not_equal(targets, 0, at), at), order, at), at);
   // The first and the last position of the scores that equal each score.
   const auto position = cast<double>(iota<0, std::int32_t>(sorted, at), at);
   const auto count = cast<double>(sum(ones_like(position, at), at), at);
@@ -68739,21 +68811,31 @@ struct CorrelationTag {
 
 /// The covariances of the rows of x [variables, observations] (torch.cov, jnp.cov): [variables, variables], symmetric.
 /// Sums of products are divided by the number of observations less the correction; NaN where that is 0. Integers give
-/// f32. Communication: if observations are split an all-reduce of the means and one of the result.
+/// f32; bf16 and f16 are computed in f32, and rounded once. Communication: if observations are split an all-reduce of
+/// the means and one of the result.
 ///
 ///     const auto c = ts::cov(samples);  // the variances are on the diagonal
 template <TensorArgument X, NumberOperand Correction = int>
 constexpr auto cov(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  using T = typename X::element;
   static_assert(X::rank == 2, "tessera: cov takes a matrix, a row for each variable; of a vector it is ts::var");
-  const auto off = call<SubTag>(Source::from(at), x, mean<1>(x, keepdims, at));
-  return call<detail::OverObservationsTag>(Source::from(at), detail::exact_einsum<"ik,jk->ij">(off, off, at), x,
-                                           correction);
+  if constexpr (is_half_v<T>) {
+    return cast<T>(cov(cast<float>(x, at), correction, at), at);
+  } else {
+    const auto off = call<SubTag>(Source::from(at), x, mean<1>(x, keepdims, at));
+    return call<detail::OverObservationsTag>(Source::from(at), detail::exact_einsum<"ik,jk->ij">(off, off, at), x,
+                                             correction);
+  }
 }
 /// The correlations of the rows of x [variables, observations] (torch.corrcoef, jnp.corrcoef): covariances over both
 /// standard deviations, in [-1, 1]; NaN in the row and the column of a variable that is constant. Communication: as
 /// cov, and for split columns of the result an all-reduce of the variances.
 template <TensorArgument X> constexpr auto corrcoef(const X& x, Here at = Here::current()) {
-  return call<detail::CorrelationTag>(Source::from(at), cov(x, 1, at));
+  using T = typename X::element;
+  if constexpr (is_half_v<T>)
+    return cast<T>(corrcoef(cast<float>(x, at), at), at);
+  else
+    return call<detail::CorrelationTag>(Source::from(at), cov(x, 1, at));
 }
 
 }  // namespace tessera
@@ -69570,7 +69652,8 @@ template <int N, bool Max> struct AdaptivePoolTag {
     const DType type = x.dtype();
     x = build::cast(x.at(context.source), computed_as(type));
     const int first = x.shifted(1, N + 2);
-    for (int d = 0; d < N; ++d) x = pooled(x, first + d, all[d]);
+    // The last dim first, so that the first of equal elements is the first in row-major order.
+    for (int d = N - 1; d >= 0; --d) x = pooled(x, first + d, all[d]);
     return build::cast(x, type);
   }
 
@@ -69753,8 +69836,9 @@ constexpr auto adaptive_avg_pool3d(const X& x, const PerDim<3>& extents, Here at
                                                  Dim(extents[2]));
 }
 
-/// The largest elements of the windows of adaptive_avg_pool. One of equal elements gets the gradient. Communication:
-/// over a split spatial dim all-reduces of the maxima and of their positions, and the result is partial.
+/// The largest elements of the windows of adaptive_avg_pool. Of equal elements the first, in row-major order, gets the
+/// gradient, as in PyTorch. Communication: over a split spatial dim all-reduces of the maxima and of their positions,
+/// and the result is partial.
 template <TensorArgument X>
 constexpr auto adaptive_max_pool1d(const X& x, const PerDim<1>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<1, true>>(Source::from(at), x, Dim(extents[0]));
@@ -72802,7 +72886,7 @@ TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, He
 template <class T, int Rank>
 ShardedTensor<T, Rank> rows_of(const ShardedTensor<T, Rank>& x, RowRange range, Here at = Here::current()) {
   static_assert(Rank >= 1, "tessera: a scalar has no rows");
-  return tensor_of<T, Rank>(detail::rows_of(storage_of(x), range, at));
+  return tensor_of<T, Rank>(detail::rows_of(detail::storage_of("rows_of", x, at), range, at));
 }
 
 }  // namespace tessera
@@ -73389,16 +73473,16 @@ inline void copy_to_host(const TensorStorage& from, void* out) {
 /// `empty_tensor` for a tensor without data.
 template <class T, int Rank>
 void to_host(const ShardedTensor<T, Rank>& x, std::span<std::type_identity_t<T>> out, Here at = Here::current()) {
-  const TensorStorage& storage = storage_of(x);
+  const TensorStorage& storage = detail::storage_of("to_host", x, at);
   if (static_cast<std::int64_t>(out.size()) != volume(storage.shape()))
     fail(errc::host_data, "[to_host] element count: the span has ", out.size(), " elements, ",
          sharded_type_text(storage), " has ", volume(storage.shape()), Source::from(at));
   detail::copy_to_host(storage, out.data());
 }
 
-/// All elements, row-major.
-template <class T, int Rank> std::vector<T> to_host(const ShardedTensor<T, Rank>& x) {
-  const TensorStorage& storage = storage_of(x);
+/// All elements, row-major. Errors: `empty_tensor` for a tensor without data.
+template <class T, int Rank> std::vector<T> to_host(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
+  const TensorStorage& storage = detail::storage_of("to_host", x, at);
   const auto count = static_cast<std::size_t>(volume(storage.shape()));
   if constexpr (std::is_same_v<T, bool>) {
     const auto bools = std::make_unique<bool[]>(count);
@@ -73426,7 +73510,7 @@ template <SymOperand X> detail::NoResult to_host(const X&) {
 /// The element of a tensor with one element, such as a loss, as torch.Tensor.item. Errors: `shape_mismatch` for a
 /// tensor with no or several elements.
 template <class T, int Rank> T item(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
-  const TensorStorage& storage = storage_of(x);
+  const TensorStorage& storage = detail::storage_of("item", x, at);
   if (volume(storage.shape()) != 1)
     fail(errc::shape_mismatch, "[item] element count: ", sharded_type_text(storage), " has ", volume(storage.shape()),
          " elements; item takes a tensor with exactly 1 element", Source::from(at));
