@@ -22287,6 +22287,7 @@ template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorArgument B
           NumberOperand After, NumberOperand Offset = int>
 constexpr auto biased_attention(const Q& q, const K& k, const V& v, const Bias& bias, const Before& before,
                                 const After& after, const Offset& offset = 0, Here at = Here::current()) {
+  const detail::FunctionCall named("biased_attention", q, k, v, bias);
   static_assert(Bias::rank == 3, "tessera: the bias of attention has rank 3: [batch, heads, keys]");
   return call<detail::BiasedAttentionTag>(Source::from(at), q, k, v, rearrange<"b h s -> b s h 1">(bias, at), before,
                                           after, offset);
@@ -22687,6 +22688,7 @@ struct PositionsTag {
 /// keys of a query, which the softmax cancels. No communication. Source: Press et al., 2108.12409.
 template <TensorArgument Slopes, TensorArgument K>
 constexpr auto alibi_bias(const Slopes& slopes, const K& k, Here at = Here::current()) {
+  const detail::FunctionCall named("alibi_bias", slopes, k);
   static_assert(Slopes::rank == 1 && K::rank == 4,
                 "tessera: alibi_bias takes slopes of rank 1, [heads], and keys of rank 4: [batch, keys, heads, width]");
   const auto positions = call<detail::PositionsTag>(Source::from(at), k, 0);  // [S, 1, 1]
@@ -31112,6 +31114,7 @@ template <int D = -1, int Times = 1, TensorArgument X> constexpr auto diff(const
 ///     const auto area = ts::trapezoid<-1>(y, 0.1);
 template <int D = -1, TensorArgument Y, Operand S = double>
 constexpr auto trapezoid(const Y& y, const S& spacing = 1.0, Here at = Here::current()) {
+  const detail::FunctionCall named("trapezoid", y, spacing);
   constexpr int dim = detail::checked_dim<D, Y::rank>();
   return sum<dim>(detail::trapezoids<dim>(y, spacing, at), at);
 }
@@ -31119,6 +31122,7 @@ constexpr auto trapezoid(const Y& y, const S& spacing = 1.0, Here at = Here::cur
 /// trapezoid. Communication: as slice and cumsum.
 template <int D = -1, TensorArgument Y, Operand S = double>
 constexpr auto cumulative_trapezoid(const Y& y, const S& spacing = 1.0, Here at = Here::current()) {
+  const detail::FunctionCall named("cumulative_trapezoid", y, spacing);
   constexpr int dim = detail::checked_dim<D, Y::rank>();
   return cumsum<dim>(detail::trapezoids<dim>(y, spacing, at), at);
 }

@@ -52,6 +52,16 @@ TEST(FunctionNames, OfCompositions) {
       errc::shape_mismatch, [](const auto& x, const auto& y) { return ts::cosine_similarity<-1>(x, y); },
       "[mul] shapes can't be broadcast: f32[3,4] x f32[4,4] in cosine_similarity", m, n);
   expect_both(
+      errc::shape_mismatch, [](const auto& x, const auto& y) { return ts::trapezoid<0>(x, y); },
+      "f32[2] x f32[3] in trapezoid", a, b);
+  expect_both(
+      errc::shape_mismatch, [](const auto& x, const auto& y) { return ts::cumulative_trapezoid<0>(x, y); },
+      "f32[2] x f32[3] in cumulative_trapezoid", a, b);
+  expect_both(
+      errc::shape_mismatch,
+      [](const auto& q, const auto& bias) { return ts::biased_attention(q, q, q, bias, ts::unlimited, 0); },
+      " in biased_attention", ones(2, 3, 4, 4), ones(2, 4, 5));
+  expect_both(
       errc::not_divisible, [](const auto& x) { return ts::glu<0>(x); },
       "[glu] the dim must have an even number of elements, not 3", m);
   expect_both(

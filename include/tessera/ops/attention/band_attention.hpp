@@ -134,6 +134,7 @@ template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorArgument B
           NumberOperand After, NumberOperand Offset = int>
 constexpr auto biased_attention(const Q& q, const K& k, const V& v, const Bias& bias, const Before& before,
                                 const After& after, const Offset& offset = 0, Here at = Here::current()) {
+  const detail::FunctionCall named("biased_attention", q, k, v, bias);
   static_assert(Bias::rank == 3, "tessera: the bias of attention has rank 3: [batch, heads, keys]");
   return call<detail::BiasedAttentionTag>(Source::from(at), q, k, v, rearrange<"b h s -> b s h 1">(bias, at), before,
                                           after, offset);

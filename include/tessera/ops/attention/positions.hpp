@@ -7,6 +7,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/scalar.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
@@ -41,6 +42,7 @@ struct PositionsTag {
 /// keys of a query, which the softmax cancels. No communication. Source: Press et al., 2108.12409.
 template <TensorArgument Slopes, TensorArgument K>
 constexpr auto alibi_bias(const Slopes& slopes, const K& k, Here at = Here::current()) {
+  const detail::FunctionCall named("alibi_bias", slopes, k);
   static_assert(Slopes::rank == 1 && K::rank == 4,
                 "tessera: alibi_bias takes slopes of rank 1, [heads], and keys of rank 4: [batch, keys, heads, width]");
   const auto positions = call<detail::PositionsTag>(Source::from(at), k, 0);  // [S, 1, 1]

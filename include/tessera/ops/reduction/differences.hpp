@@ -4,6 +4,7 @@
 
 #include <type_traits>
 
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/cumulative/cumulative.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
@@ -87,6 +88,7 @@ template <int D = -1, int Times = 1, TensorArgument X> constexpr auto diff(const
 ///     const auto area = ts::trapezoid<-1>(y, 0.1);
 template <int D = -1, TensorArgument Y, Operand S = double>
 constexpr auto trapezoid(const Y& y, const S& spacing = 1.0, Here at = Here::current()) {
+  const detail::FunctionCall named("trapezoid", y, spacing);
   constexpr int dim = detail::checked_dim<D, Y::rank>();
   return sum<dim>(detail::trapezoids<dim>(y, spacing, at), at);
 }
@@ -94,6 +96,7 @@ constexpr auto trapezoid(const Y& y, const S& spacing = 1.0, Here at = Here::cur
 /// trapezoid. Communication: as slice and cumsum.
 template <int D = -1, TensorArgument Y, Operand S = double>
 constexpr auto cumulative_trapezoid(const Y& y, const S& spacing = 1.0, Here at = Here::current()) {
+  const detail::FunctionCall named("cumulative_trapezoid", y, spacing);
   constexpr int dim = detail::checked_dim<D, Y::rank>();
   return cumsum<dim>(detail::trapezoids<dim>(y, spacing, at), at);
 }
