@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <random>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -103,7 +105,7 @@ template <class To, class From> void expect_converts() {
       x = static_cast<From>(std::is_same_v<To, std::uint8_t> ? std::fabs(value) : value);
       if constexpr (std::is_same_v<From, bool>) x = random() % 2 == 0;
     }
-    store(to, wrap<To>(convert<lane_t<To>>(load(from))));
+    store(to, cast_to<To>(load(from)));
     for (int i = 0; i < width; ++i) ASSERT_EQ(to[i], static_cast<To>(from[i])) << static_cast<double>(from[i]);
   }
 }
@@ -125,6 +127,43 @@ TEST(Simd, ConvertsBetweenAllTypes) {
   expect_converts_to_all<std::int64_t>();
   expect_converts_to_all<std::uint8_t>();
   expect_converts_to_all<bool>();
+}
+
+/// As XLA's ConvertElementType: the nearest integer of the type, and 0 for NaN.
+template <class To, class From> void expect_saturates() {
+  constexpr To least = std::numeric_limits<To>::min(), most = std::numeric_limits<To>::max();
+  constexpr From infinity = std::numeric_limits<From>::infinity();
+  const auto end = std::ldexp(From(1), std::numeric_limits<To>::digits);  // the first integer beyond the type
+  const From start = std::is_signed_v<To> ? -end : From(0), inside = std::nextafter(end, From(0));
+  const std::pair<From, To> cases[] = {
+      {end, most},           {inside, static_cast<To>(inside)},
+      {2 * end, most},       {infinity, most},
+      {From(1e30f), most},   {start, least},
+      {-2 * end, least},     {-infinity, least},
+      {From(-1e30f), least}, {std::numeric_limits<From>::quiet_NaN(), To{0}},
+      {From(1.75), To{1}},   {From(-0.75), To{0}},
+  };
+  From from[width];
+  To to[width];
+  for (const auto& [x, expected] : cases)
+    for (int lane : {0, width - 1}) {
+      std::fill_n(from, width, From(3));
+      from[lane] = x;
+      store(to, cast_to<To>(load(from)));
+      EXPECT_EQ(to[lane], expected) << static_cast<double>(x);
+      EXPECT_EQ(to[width - 1 - lane], To{3});
+    }
+}
+TEST(Simd, FloatsBeyondAnIntegerTypeBecomeItsNearestInteger) {
+  const auto from = []<class From>(From) {
+    expect_saturates<std::int8_t, From>();
+    expect_saturates<std::int16_t, From>();
+    expect_saturates<std::int32_t, From>();
+    expect_saturates<std::int64_t, From>();
+    expect_saturates<std::uint8_t, From>();
+  };
+  from(float());
+  from(double());
 }
 
 TEST(Simd, Bf16IsRoundedAsTheTypeIs) {

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <string_view>
 #include <tuple>
@@ -353,6 +354,27 @@ TEST(Scalars, SelectOneOfTwo) {
     EXPECT_EQ(ts::to_host(whole), (std::vector<std::int32_t>{-2, 1, 1}));
     EXPECT_EQ(ts::sharding(chosen), ts::sharding(ts::eval(x * 2.0)));
   }
+}
+
+// jnp.array(x).astype(...) of JAX. bf16 is cast as the f32 that it is.
+TEST(Casts, FloatsBeyondAnIntegerTypeBecomeItsNearestInteger) {
+  using Bytes = std::vector<std::uint8_t>;
+  using Ints = std::vector<std::int32_t>;
+  const ts::Mesh mesh({{"x", 2}});
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const auto x = ts::shard(std::vector{300.5F, -1.5F, nan, 3e9F, -3e9F}, {5}, mesh, {"x"});
+  const auto all = ts::compile([](const auto& v) {
+    return std::tuple(ts::cast<std::uint8_t>(v), ts::cast<std::int32_t>(v), ts::cast<std::int64_t>(v * 1e12),
+                      ts::cast<std::int32_t>(ts::cast<ts::bf16>(v)));
+  });
+  const auto [bytes, ints, longs, halves] = all(x);
+  EXPECT_EQ(ts::to_host(bytes), (Bytes{255, 0, 0, 255, 0}));
+  EXPECT_EQ(ts::to_host(ints), (Ints{300, -1, 0, INT32_MAX, INT32_MIN}));
+  EXPECT_EQ(ts::to_host(longs)[2], 0);
+  EXPECT_EQ(ts::to_host(longs)[3], INT64_MAX);
+  EXPECT_EQ(ts::to_host(longs)[4], INT64_MIN);
+  EXPECT_EQ(ts::to_host(halves), (Ints{300, -1, 0, INT32_MAX, INT32_MIN}));
+  EXPECT_EQ(ts::to_host(ts::cast<std::uint8_t>(ts::cast<std::int32_t>(x)))[0], 300 - 256);
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ TESSERA_INLINE void compute(File& own, const File& shared, const Step& step) {
   constexpr const OpRow& row = row_of(O);
   if constexpr (row.converts) {
     // An explicit cast rounds to the target type; other values of 16 bits stay float until they are stored.
-    own.template get<T>(step.to) = wrap<element_t<To>>(convert<T>(a.template get<S>(step.a)));
+    own.template get<T>(step.to) = cast_to<element_t<To>>(a.template get<S>(step.a));
   } else if constexpr (row.arity == 3) {
     const auto& c = step.c_varies ? own : shared;
     own.template get<T>(step.to) =

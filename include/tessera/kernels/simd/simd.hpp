@@ -330,24 +330,15 @@ TESSERA_INLINE Lanes<T> select(const Mask& condition, const Lanes<T>& then, cons
              simd::choose<T>(simd::part_mask<T, 1>(condition), then.part[1], otherwise.part[1])}};
 }
 
-/// Converts each lane as static_cast would; to bool, whether it is not zero.
-template <class To, class From> TESSERA_INLINE Lanes<To> convert(const Lanes<From>& x) {
-  using namespace simd;
-  if constexpr (std::is_same_v<To, From>) {
-    return x;
-  } else if constexpr (std::is_same_v<From, bool>) {
-    return select(x, splat<To>(To{1}), splat<To>(To{0}));
-  } else if constexpr (std::is_same_v<To, bool>) {
-    return {~compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a == b; }, x, splat<From>(From{0}))
-                 .bits};
-  } else if constexpr (sizeof(To) == sizeof(From)) {
+namespace simd {
+/// The conversion of the compiler's vectors, which is not defined for floats beyond the range of an integer type.
+template <class To, class From> TESSERA_INLINE Lanes<To> converted(const Lanes<From>& x) {
+  if constexpr (sizeof(To) == sizeof(From)) {
     return each_part(
         [](const auto& a) TESSERA_INLINE_LAMBDA {
           return to_batch<To>(__builtin_convertvector(to_native<From>(a), part_vector<To>));
         },
         x);
-  } else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, std::int64_t>) {
-    return convert<To>(convert<double>(x));
   } else if constexpr (sizeof(To) > sizeof(From)) {
     const native<From, width> all = to_native<From>(x.part[0]);
     const native<From, half> low = half_of<0, From>(all), high = half_of<1, From>(all);
@@ -358,6 +349,42 @@ template <class To, class From> TESSERA_INLINE Lanes<To> convert(const Lanes<Fro
     const Narrow low = __builtin_convertvector(to_native<From>(x.part[0]), Narrow);
     const Narrow high = __builtin_convertvector(to_native<From>(x.part[1]), Narrow);
     return {{to_batch<To>(join<To>(low, high))}};
+  }
+}
+
+/// `integers`, those of the floats x, with the nearest integer of the type for floats beyond its range, and 0
+/// for NaN.
+template <class To, class From> TESSERA_INLINE Lanes<To> saturated(const Lanes<To>& integers, const Lanes<From>& x) {
+  constexpr To least = std::numeric_limits<To>::min(), most = std::numeric_limits<To>::max();
+  constexpr auto below = static_cast<From>(least);  // a power of two, so exact; -below is the first float beyond
+  const Mask fits = compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a < b; }, x,
+                            splat<From>(-below)),
+             sinks = compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a < b; }, x,
+                             splat<From>(below)),
+             ordered = compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a == b; }, x, x);
+  const Lanes<To> raised = select(sinks, splat<To>(least), select(fits, integers, splat<To>(most)));
+  return select(ordered, raised, splat<To>(To{0}));
+}
+}  // namespace simd
+
+/// Converts each lane as static_cast would, but floats to integers as simd::saturated(); to bool, whether it is not
+/// zero.
+template <class To, class From> TESSERA_INLINE Lanes<To> convert(const Lanes<From>& x) {
+  using namespace simd;
+  if constexpr (std::is_same_v<To, From>) {
+    return x;
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && !std::is_same_v<To, bool>) {
+    if constexpr (sizeof(To) > sizeof(From))
+      return convert<To>(convert<double>(x));
+    else
+      return saturated(converted<To>(x), x);
+  } else if constexpr (std::is_same_v<From, bool>) {
+    return select(x, splat<To>(To{1}), splat<To>(To{0}));
+  } else if constexpr (std::is_same_v<To, bool>) {
+    return {~compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a == b; }, x, splat<From>(From{0}))
+                 .bits};
+  } else {
+    return converted<To>(x);
   }
 }
 
@@ -377,6 +404,21 @@ template <class T> TESSERA_INLINE Lanes<lane_t<T>> wrap(const Lanes<lane_t<T>>& 
     const Signless up = (Signless)(simd::to_native<std::int32_t>(x.part[0]) << shift);
     return {{simd::to_batch<std::int32_t>((simd::native<std::int32_t, width>)(up >> shift))}};
   }
+}
+
+/// Lanes as elements of type T. Integers wrap around; floats beyond the range of an integer type become its nearest
+/// integer.
+template <class T, class From> TESSERA_INLINE Lanes<lane_t<T>> cast_to(const Lanes<From>& x) {
+  const Lanes<lane_t<T>> value = convert<lane_t<T>>(x);
+  if constexpr (std::is_floating_point_v<From> && std::is_integral_v<T> && !std::is_same_v<T, lane_t<T>>)
+    return simd::each_part(
+        [](const auto& a) TESSERA_INLINE_LAMBDA {
+          using Batch = xsimd::batch<lane_t<T>>;
+          return xsimd::min(xsimd::max(a, Batch(std::numeric_limits<T>::min())), Batch(std::numeric_limits<T>::max()));
+        },
+        value);
+  else
+    return wrap<T>(value);
 }
 
 /// start, start + 1, ..., exact as long as T represents the values exactly.

@@ -308,9 +308,9 @@ constexpr auto where(const C& condition, const A& yes, const B& no, Here at = He
   return call<detail::SelectTag>(Source::from(at), condition, yes, no);
 }
 
-/// x cast to element type `To`. Floating to integer truncates towards zero; NaN and values outside of the integer type
-/// give unspecified values. Integers wrap around. To bool: x != 0. To a narrower floating type: rounds to the
-/// nearest, ties to even; values beyond its range become infinite, of f8_e4m3 NaN.
+/// x cast to element type `To`. Floating to integer truncates towards zero; values outside of the integer type become
+/// its nearest value, and NaN becomes 0, as in JAX. Integers wrap around. To bool: x != 0. To a narrower floating type:
+/// rounds to the nearest, ties to even; values beyond its range become infinite, of f8_e4m3 NaN.
 template <Element To, TensorArgument X> constexpr auto cast(const X& x, Here at = Here::current()) {
   return call<detail::CastTag<To>>(Source::from(at), x);
 }
