@@ -41,6 +41,21 @@ constexpr auto differentiated = [](auto x) {
 using Differentiated = Program<decltype(differentiated), Matrix>;
 static_assert(nodes<Differentiated> >= 2000 && kernels<Differentiated> >= 2);
 
+// The second derivatives of a loop. Nearly all nodes are in the bodies of loops, which count as those around them.
+constexpr auto looped = [](auto x) {
+  const auto loss = [](const auto& in) {
+    const auto step = [&](const auto&, const auto& carry) {
+      auto y = carry;
+      for (int i = 0; i < 30; ++i) y = ts::tanh(ts::matmul(y, in)) * 0.5f;
+      return y;
+    };
+    return ts::sum(ts::fori_loop(0, 3, step, in));
+  };
+  return ts::hvp(loss, x, x);
+};
+using Looped = Program<decltype(looped), Matrix>;
+static_assert(nodes<Looped> >= 1500 && kernels<Looped> >= 2);
+
 // ResNet-18 with its batch norms composed of operations.
 struct Convolution {
   Image weight;

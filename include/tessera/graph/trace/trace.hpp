@@ -111,8 +111,8 @@ template <class F, class Arguments, std::size_t... I> struct TracedCall<F, Argum
   bool returns = ((void)settle(F{}(std::get<I>(bound.list)...)), true);
 };
 
-/// Programs of up to this many nodes are recorded and simplified in one constant expression; compilers limit the steps
-/// of each.
+/// Programs of up to this many nodes, those of loops counted, are recorded and simplified in one constant expression;
+/// compilers limit the steps of each.
 inline constexpr int small_program = 256;
 
 /// Whether a function could be recorded, what room its program takes, and whether an operation refused its operands.
@@ -148,7 +148,7 @@ template <class F, class... Args> struct Trace {
   /// expression of its own.
   static constexpr std::pair<Module, int> record_and_simplify(bool& simplified) {
     std::pair<Module, int> made = record();
-    simplified = made.first.main().size() <= detail::small_program && made.first.refusal.text == nullptr;
+    simplified = ProgramSize::of(made.first).nodes <= detail::small_program && made.first.refusal.text == nullptr;
     if (simplified) simplify(made.first);
     return made;
   }
@@ -350,9 +350,11 @@ template <class F, class... Args> struct Traced {
                   "tessera: the traced function calls a function that is not constexpr; add constexpr to the function "
                   "that the next error names. If the next error is about a limit of steps, write repeated layers as a "
                   "ts::Stack; if there is an error above this one, correct that error first");
-    static_assert(is_known,
-                  "tessera: the traced function is not a constant expression, for the reason in the next error; "
-                  "pass tensors to the function as arguments");
+    static_assert(
+        is_known,
+        "tessera: the traced function is not a constant expression, for the reason in the next error; "
+        "pass tensors to the function as arguments. If the next error is about a limit of steps, the function "
+        "and its gradients have too many operations: raise the limit as docs/build_times.md says");
     if constexpr (fault == call || fault == operation)
       static_assert(
           typename Recorded::Call{detail::BoundArguments<typename Recorded::arguments>(fault == call)}.returns);
