@@ -63,7 +63,6 @@
 #undef Z
 #endif
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <compare>
@@ -7997,8 +7996,8 @@ template <class F, class Arguments, std::size_t... I> struct TracedCall<F, Argum
   bool returns = ((void)settle(F{}(std::get<I>(bound.list)...)), true);
 };
 
-/// Programs of up to this many nodes are recorded and simplified in one constant expression; compilers limit the steps
-/// of each.
+/// Programs of up to this many nodes, those of loops counted, are recorded and simplified in one constant expression;
+/// compilers limit the steps of each.
 inline constexpr int small_program = 256;
 
 /// Whether a function could be recorded, what room its program takes, and whether an operation refused its operands.
@@ -8034,7 +8033,7 @@ template <class F, class... Args> struct Trace {
   /// expression of its own.
   static constexpr std::pair<Module, int> record_and_simplify(bool& simplified) {
     std::pair<Module, int> made = record();
-    simplified = made.first.main().size() <= detail::small_program && made.first.refusal.text == nullptr;
+    simplified = ProgramSize::of(made.first).nodes <= detail::small_program && made.first.refusal.text == nullptr;
     if (simplified) simplify(made.first);
     return made;
   }
@@ -8236,9 +8235,11 @@ template <class F, class... Args> struct Traced {
                   "tessera: the traced function calls a function that is not constexpr; add constexpr to the function "
                   "that the next error names. If the next error is about a limit of steps, write repeated layers as a "
                   "ts::Stack; if there is an error above this one, correct that error first");
-    static_assert(is_known,
-                  "tessera: the traced function is not a constant expression, for the reason in the next error; "
-                  "pass tensors to the function as arguments");
+    static_assert(
+        is_known,
+        "tessera: the traced function is not a constant expression, for the reason in the next error; "
+        "pass tensors to the function as arguments. If the next error is about a limit of steps, the function "
+        "and its gradients have too many operations: raise the limit as docs/build_times.md says");
     if constexpr (fault == call || fault == operation)
       static_assert(
           typename Recorded::Call{detail::BoundArguments<typename Recorded::arguments>(fault == call)}.returns);
@@ -10089,7 +10090,8 @@ constexpr HostNumber number_of_extent(const HostContext& c) {
   const bool is_queries = node.arity == 2 && is(build::ExtentsOf::queries);
   if (is_queries && extent(0, 0) != extent(1, 0)) fail_extents_of_operands_differ(c);
   const bool is_diagonal = node.arity == 2 && is(build::ExtentsOf::diagonal);
-  if (is_diagonal && extent(0, 0) != std::min(extent(1, 0), extent(1, 1))) fail_extents_of_operands_differ(c);
+  const auto diagonal = [&] { return extent(1, 0) < extent(1, 1) ? extent(1, 0) : extent(1, 1); };
+  if (is_diagonal && extent(0, 0) != diagonal()) fail_extents_of_operands_differ(c);
   if (is_heads && extent(1, 0) > 0 && extent(0, 0) % extent(1, 0) != 0) fail_extents_of_operands_differ(c);
   if (node.arity == 2 && !is_room && !is_tall && !is_heads && !is_queries && !is_diagonal)
     for (int d = 0; d < node.labels[2]; ++d)
@@ -11533,9 +11535,9 @@ constexpr auto where(const C& condition, const A& yes, const B& no, Here at = He
   return call<detail::SelectTag>(Source::from(at), condition, yes, no);
 }
 
-/// x cast to element type `To`. Floating to integer truncates towards zero; NaN and values outside of the integer type
-/// give unspecified values. Integers wrap around. To bool: x != 0. To a narrower floating type: rounds to the
-/// nearest, ties to even; values beyond its range become infinite, of f8_e4m3 NaN.
+/// x cast to element type `To`. Floating to integer truncates towards zero; values outside of the integer type become
+/// its nearest value, and NaN becomes 0, as in JAX. Integers wrap around. To bool: x != 0. To a narrower floating type:
+/// rounds to the nearest, ties to even; values beyond its range become infinite, of f8_e4m3 NaN.
 template <Element To, TensorArgument X> constexpr auto cast(const X& x, Here at = Here::current()) {
   return call<detail::CastTag<To>>(Source::from(at), x);
 }

@@ -9062,9 +9062,9 @@ constexpr auto where(const C& condition, const A& yes, const B& no, Here at = He
   return call<detail::SelectTag>(Source::from(at), condition, yes, no);
 }
 
-/// x cast to element type `To`. Floating to integer truncates towards zero; NaN and values outside of the integer type
-/// give unspecified values. Integers wrap around. To bool: x != 0. To a narrower floating type: rounds to the
-/// nearest, ties to even; values beyond its range become infinite, of f8_e4m3 NaN.
+/// x cast to element type `To`. Floating to integer truncates towards zero; values outside of the integer type become
+/// its nearest value, and NaN becomes 0, as in JAX. Integers wrap around. To bool: x != 0. To a narrower floating type:
+/// rounds to the nearest, ties to even; values beyond its range become infinite, of f8_e4m3 NaN.
 template <Element To, TensorArgument X> constexpr auto cast(const X& x, Here at = Here::current()) {
   return call<detail::CastTag<To>>(Source::from(at), x);
 }
@@ -11508,7 +11508,8 @@ constexpr HostNumber number_of_extent(const HostContext& c) {
   const bool is_queries = node.arity == 2 && is(build::ExtentsOf::queries);
   if (is_queries && extent(0, 0) != extent(1, 0)) fail_extents_of_operands_differ(c);
   const bool is_diagonal = node.arity == 2 && is(build::ExtentsOf::diagonal);
-  if (is_diagonal && extent(0, 0) != std::min(extent(1, 0), extent(1, 1))) fail_extents_of_operands_differ(c);
+  const auto diagonal = [&] { return extent(1, 0) < extent(1, 1) ? extent(1, 0) : extent(1, 1); };
+  if (is_diagonal && extent(0, 0) != diagonal()) fail_extents_of_operands_differ(c);
   if (is_heads && extent(1, 0) > 0 && extent(0, 0) % extent(1, 0) != 0) fail_extents_of_operands_differ(c);
   if (node.arity == 2 && !is_room && !is_tall && !is_heads && !is_queries && !is_diagonal)
     for (int d = 0; d < node.labels[2]; ++d)
@@ -20154,8 +20155,8 @@ template <class F, class Arguments, std::size_t... I> struct TracedCall<F, Argum
   bool returns = ((void)settle(F{}(std::get<I>(bound.list)...)), true);
 };
 
-/// Programs of up to this many nodes are recorded and simplified in one constant expression; compilers limit the steps
-/// of each.
+/// Programs of up to this many nodes, those of loops counted, are recorded and simplified in one constant expression;
+/// compilers limit the steps of each.
 inline constexpr int small_program = 256;
 
 /// Whether a function could be recorded, what room its program takes, and whether an operation refused its operands.
@@ -20191,7 +20192,7 @@ template <class F, class... Args> struct Trace {
   /// expression of its own.
   static constexpr std::pair<Module, int> record_and_simplify(bool& simplified) {
     std::pair<Module, int> made = record();
-    simplified = made.first.main().size() <= detail::small_program && made.first.refusal.text == nullptr;
+    simplified = ProgramSize::of(made.first).nodes <= detail::small_program && made.first.refusal.text == nullptr;
     if (simplified) simplify(made.first);
     return made;
   }
@@ -20393,9 +20394,11 @@ template <class F, class... Args> struct Traced {
                   "tessera: the traced function calls a function that is not constexpr; add constexpr to the function "
                   "that the next error names. If the next error is about a limit of steps, write repeated layers as a "
                   "ts::Stack; if there is an error above this one, correct that error first");
-    static_assert(is_known,
-                  "tessera: the traced function is not a constant expression, for the reason in the next error; "
-                  "pass tensors to the function as arguments");
+    static_assert(
+        is_known,
+        "tessera: the traced function is not a constant expression, for the reason in the next error; "
+        "pass tensors to the function as arguments. If the next error is about a limit of steps, the function "
+        "and its gradients have too many operations: raise the limit as docs/build_times.md says");
     if constexpr (fault == call || fault == operation)
       static_assert(
           typename Recorded::Call{detail::BoundArguments<typename Recorded::arguments>(fault == call)}.returns);
@@ -27887,24 +27890,15 @@ TESSERA_INLINE Lanes<T> select(const Mask& condition, const Lanes<T>& then, cons
              simd::choose<T>(simd::part_mask<T, 1>(condition), then.part[1], otherwise.part[1])}};
 }
 
-/// Converts each lane as static_cast would; to bool, whether it is not zero.
-template <class To, class From> TESSERA_INLINE Lanes<To> convert(const Lanes<From>& x) {
-  using namespace simd;
-  if constexpr (std::is_same_v<To, From>) {
-    return x;
-  } else if constexpr (std::is_same_v<From, bool>) {
-    return select(x, splat<To>(To{1}), splat<To>(To{0}));
-  } else if constexpr (std::is_same_v<To, bool>) {
-    return {~compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a == b; }, x, splat<From>(From{0}))
-                 .bits};
-  } else if constexpr (sizeof(To) == sizeof(From)) {
+namespace simd {
+/// The conversion of the compiler's vectors, which is not defined for floats beyond the range of an integer type.
+template <class To, class From> TESSERA_INLINE Lanes<To> converted(const Lanes<From>& x) {
+  if constexpr (sizeof(To) == sizeof(From)) {
     return each_part(
         [](const auto& a) TESSERA_INLINE_LAMBDA {
           return to_batch<To>(__builtin_convertvector(to_native<From>(a), part_vector<To>));
         },
         x);
-  } else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, std::int64_t>) {
-    return convert<To>(convert<double>(x));
   } else if constexpr (sizeof(To) > sizeof(From)) {
     const native<From, width> all = to_native<From>(x.part[0]);
     const native<From, half> low = half_of<0, From>(all), high = half_of<1, From>(all);
@@ -27915,6 +27909,42 @@ template <class To, class From> TESSERA_INLINE Lanes<To> convert(const Lanes<Fro
     const Narrow low = __builtin_convertvector(to_native<From>(x.part[0]), Narrow);
     const Narrow high = __builtin_convertvector(to_native<From>(x.part[1]), Narrow);
     return {{to_batch<To>(join<To>(low, high))}};
+  }
+}
+
+/// `integers`, those of the floats x, with the nearest integer of the type for floats beyond its range, and 0
+/// for NaN.
+template <class To, class From> TESSERA_INLINE Lanes<To> saturated(const Lanes<To>& integers, const Lanes<From>& x) {
+  constexpr To least = std::numeric_limits<To>::min(), most = std::numeric_limits<To>::max();
+  constexpr auto below = static_cast<From>(least);  // a power of two, so exact; -below is the first float beyond
+  const Mask fits = compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a < b; }, x,
+                            splat<From>(-below)),
+             sinks = compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a < b; }, x,
+                             splat<From>(below)),
+             ordered = compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a == b; }, x, x);
+  const Lanes<To> raised = select(sinks, splat<To>(least), select(fits, integers, splat<To>(most)));
+  return select(ordered, raised, splat<To>(To{0}));
+}
+}  // namespace simd
+
+/// Converts each lane as static_cast would, but floats to integers as simd::saturated(); to bool, whether it is not
+/// zero.
+template <class To, class From> TESSERA_INLINE Lanes<To> convert(const Lanes<From>& x) {
+  using namespace simd;
+  if constexpr (std::is_same_v<To, From>) {
+    return x;
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && !std::is_same_v<To, bool>) {
+    if constexpr (sizeof(To) > sizeof(From))
+      return convert<To>(convert<double>(x));
+    else
+      return saturated(converted<To>(x), x);
+  } else if constexpr (std::is_same_v<From, bool>) {
+    return select(x, splat<To>(To{1}), splat<To>(To{0}));
+  } else if constexpr (std::is_same_v<To, bool>) {
+    return {~compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a == b; }, x, splat<From>(From{0}))
+                 .bits};
+  } else {
+    return converted<To>(x);
   }
 }
 
@@ -27934,6 +27964,21 @@ template <class T> TESSERA_INLINE Lanes<lane_t<T>> wrap(const Lanes<lane_t<T>>& 
     const Signless up = (Signless)(simd::to_native<std::int32_t>(x.part[0]) << shift);
     return {{simd::to_batch<std::int32_t>((simd::native<std::int32_t, width>)(up >> shift))}};
   }
+}
+
+/// Lanes as elements of type T. Integers wrap around; floats beyond the range of an integer type become its nearest
+/// integer.
+template <class T, class From> TESSERA_INLINE Lanes<lane_t<T>> cast_to(const Lanes<From>& x) {
+  const Lanes<lane_t<T>> value = convert<lane_t<T>>(x);
+  if constexpr (std::is_floating_point_v<From> && std::is_integral_v<T> && !std::is_same_v<T, lane_t<T>>)
+    return simd::each_part(
+        [](const auto& a) TESSERA_INLINE_LAMBDA {
+          using Batch = xsimd::batch<lane_t<T>>;
+          return xsimd::min(xsimd::max(a, Batch(std::numeric_limits<T>::min())), Batch(std::numeric_limits<T>::max()));
+        },
+        value);
+  else
+    return wrap<T>(value);
 }
 
 /// start, start + 1, ..., exact as long as T represents the values exactly.
@@ -51106,7 +51151,7 @@ TESSERA_INLINE void compute(File& own, const File& shared, const Step& step) {
   constexpr const OpRow& row = row_of(O);
   if constexpr (row.converts) {
     // An explicit cast rounds to the target type; other values of 16 bits stay float until they are stored.
-    own.template get<T>(step.to) = wrap<element_t<To>>(convert<T>(a.template get<S>(step.a)));
+    own.template get<T>(step.to) = cast_to<element_t<To>>(a.template get<S>(step.a));
   } else if constexpr (row.arity == 3) {
     const auto& c = step.c_varies ? own : shared;
     own.template get<T>(step.to) =
