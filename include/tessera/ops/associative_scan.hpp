@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <tessera/ops/control_flow.hpp>
+#include <tessera/ops/custom/given_gradient.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/elementwise.hpp>
@@ -73,6 +74,22 @@ constexpr T elements_where(const Flags& flags, const T& yes, const T& no, Here a
   }
 }
 
+/// x, of which only elements along dim D whose flag holds get gradients: those of the others are zeros even where the
+/// cotangent is NaN.
+template <int D, class T, class Flags> constexpr T gradients_where(const Flags& flags, const T& x, Here at) {
+  if constexpr (TensorOperand<T>) {
+    if constexpr (is_floating_v<typename T::element>) {
+      const Value own = here(x.value).at(Source::from(at)), g = build::variable_like(own);
+      const T kept = elements_where<D>(flags, T(g), T(build::broadcast(own.number(0), own)), at);
+      return T(build::with_gradients<1>(own, g, {own}, {kept.value}));
+    } else {
+      return x;
+    }
+  } else {
+    return map_items(x, [&](const auto& item) { return gradients_where<D>(flags, item, at); });
+  }
+}
+
 /// associative_scan of values of a trace. `direction`: 1 combines each element with those before it, -1 with those
 /// after it.
 template <int D, class F, class Elements>
@@ -97,7 +114,10 @@ constexpr auto associative_scan(const F& f, const Elements& elements, const Valu
       const auto wanted = as_sym(call<SubTag>(Source::from(at), positions, distance));
       const auto other = minimum(maximum(wanted, 0, at), last, at);
       const auto has_other = tessera::equal(wanted, other, at);
-      const auto combined = as_carry<Like>(context, f(elements_at<D>(so_far, other, at), so_far));
+      const auto before = elements_at<D>(so_far, other, at);
+      // f is also computed where there is no other element, and its result dropped: so are its gradients there.
+      const auto combined = as_carry<Like>(
+          context, f(gradients_where<D>(has_other, before, at), gradients_where<D>(has_other, so_far, at)));
       using SoFar = std::remove_cvref_t<decltype(so_far)>;
       using Both = joined_t<SoFar, std::remove_const_t<decltype(combined)>>;
       constexpr bool is_alike = join_v<SoFar, std::remove_const_t<decltype(combined)>>;

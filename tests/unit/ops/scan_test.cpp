@@ -445,6 +445,24 @@ TEST(AssociativeScan, HasGradients) {
   check_gradient<Float<2>, Float<2>, Float<3>>(
       f, {random_array({5, 2}, 1, 0.5, 1.5), random_array({5, 2}, 2), random_array({5, 2, 2}, 3)}, first_order);
 }
+// The function is also computed for elements without another one to combine with. Its slopes there, of hypot(0, 0) NaN,
+// are not those of the scan.
+constexpr auto hypotenuses = [](const auto& x) {
+  const auto slopes = [&](ts::ScanOptions options) {
+    return ts::grad([&](const auto& v) {
+      return ts::sum(
+          ts::associative_scan([](const auto& a, const auto& b) { return ts::sqrt(a * a + b * b); }, v, options));
+    })(x);
+  };
+  return std::tuple(slopes({}), slopes({.reverse = true}));
+};
+TEST(AssociativeScan, GradientsOfItsElementsOnly) {
+  const double root = std::sqrt(26.0);  // of y = (0, 3, 5, sqrt(26)) and, in reverse, (sqrt(26), sqrt(26), sqrt(17), 1)
+  const std::vector<Array> got = results_of<Float<1>>(hypotenuses, {Array({4}, {0, 3, 4, 1})});
+  expect_near(got[0], Array({4}, {1, 1 + 3 / 5. + 3 / root, 4 / 5. + 4 / root, 1 / root}), 1e-12);
+  const std::vector<Array> turned = results_of<Float<1>>(hypotenuses, {Array({4}, {1, 4, 3, 0})});
+  expect_near(turned[1], Array({4}, {1 / root, 4 / 5. + 4 / root, 1 + 3 / 5. + 3 / root, 1}), 1e-12);
+}
 TEST(AssociativeScan, TracesItsFunctionOnce) {
   constexpr auto f = [](const auto& x) {
     return ts::associative_scan([](const auto& a, const auto& b) { return ts::tanh(a) + b; }, x);

@@ -416,4 +416,31 @@ TEST(ShardMap, DeterministicModeKeepsTheBits) {
     }
 }
 
+// ---- errors: a route names the index that is wrong, not the shape of all devices together
+
+TEST(ShardMap, RoutesThatDoNotExist) {
+  constexpr auto outside = ts::compile([](auto x) {
+    return ts::shard_map<"{x} -> {x}">([](auto a) { return ts::ppermute<"x">(a, {{0, 1}, {1, 7}}); })(x);
+  });
+  constexpr auto negative = ts::compile([](auto x) {
+    return ts::shard_map<"{x} -> {x}">([](auto a) { return ts::ppermute<"x">(a, {{-1, 0}}); })(x);
+  });
+  constexpr auto one_source = ts::compile([](auto x) {
+    return ts::shard_map<"{x} -> {x}">([](auto a) { return ts::ppermute<"x">(a, {{0, 1}, {0, 2}}); })(x);
+  });
+  constexpr auto one_destination = ts::compile([](auto x) {
+    return ts::shard_map<"{x} -> {x}">([](auto a) { return ts::ppermute<"x">(a, {{0, 1}, {2, 1}}); })(x);
+  });
+  const ts::Mesh mesh({{"x", 3}, {"y", 2}});
+  const auto x = ts::shard(some_values(6 * 4, 1), {6, 4}, mesh, {"x", "y"});
+  const auto refuses = [&](const auto& program, const char* what) {
+    tessera_test::expect_error(
+        ts::errc::shape_mismatch, [&] { (void)program(x); }, what, "at shard_map_test.cpp:");
+  };
+  refuses(outside, "[ppermute] route: index 7 is outside the axis, which has the indices 0 to 2");
+  refuses(negative, "[ppermute] route: index -1 is outside the axis, which has the indices 0 to 2");
+  refuses(one_source, "[ppermute] routes: index 0 sends twice");
+  refuses(one_destination, "[ppermute] routes: index 1 receives twice");
+}
+
 }  // namespace

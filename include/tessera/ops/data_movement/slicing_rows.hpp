@@ -202,9 +202,14 @@ constexpr Shape permute_shape(const ShapeContext& c) {
   const std::int64_t extent = c.operand(0)[static_cast<std::size_t>(dim_of(c.node()))];
   for (int i = 1; i < c.node().arity && c.node().arity != 2; ++i) {
     if (c.number(i) < 0 || c.number(i) >= extent)
-      fail_shapes(c, "the index of a device is outside the axis", "ppermute");
+      fail(errc::shape_mismatch, "[ppermute] route: index ", c.number(i),
+           " is outside the axis, which has the indices 0 to ", extent - 1, c.node().source);
     for (int other = i + 2; other < c.node().arity; other += 2)
-      if (c.number(i) == c.number(other)) fail_shapes(c, "a device sends twice or receives twice", "ppermute");
+      if (c.number(i) == c.number(other))
+        fail(errc::shape_mismatch, "[ppermute] routes: index ", c.number(i),
+             i % 2 == 1 ? " sends twice" : " receives twice",
+             ", but an index of the axis is the source of one route and the destination of one route at most",
+             c.node().source);
   }
   return c.operand(0);
 }
