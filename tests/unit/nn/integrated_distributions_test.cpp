@@ -278,4 +278,59 @@ TEST(IntegratedDistributions, FactorsOfGivenSize) {
   }
 }
 
+/// Samples of a concentration in a type: of Gamma, InverseGamma, StudentT, Beta, Dirichlet.
+template <class T> void expect_finite_samples(double concentration) {
+  constexpr auto f = ts::compile([](const auto& a, const auto& own) {
+    const auto rows = ts::unsqueeze<-1>(a) + ts::zeros_like(ts::unsqueeze<-1>(a));
+    const auto gamma = dist::Gamma(a, 1.0).sample(own);
+    return std::tuple(gamma, dist::Gamma(a, 1.0).log_prob(gamma), dist::InverseGamma(a, 1.0).sample(own),
+                      dist::StudentT(a, 0.0, 1.0).sample(own), dist::Beta(a, a).sample(own),
+                      dist::Dirichlet(ts::concat<1>(rows, rows)).sample(own), ts::beta(a, a, own),
+                      ts::dirichlet(ts::concat<1>(rows, rows), own));
+  });
+  const auto results = f(ts::full<T>({count}, T(static_cast<float>(concentration)), ts::Mesh(), {}), own_key);
+  int which = 0;
+  const auto check = [&](const auto& drawn) {
+    int wrong = 0;
+    for (const auto x : ts::to_host(drawn)) wrong += !std::isfinite(static_cast<double>(static_cast<float>(x)));
+    EXPECT_EQ(wrong, 0) << which << " of " << concentration;
+    ++which;
+  };
+  std::apply([&](const auto&... drawn) { (check(drawn), ...); }, results);
+}
+
+// Most gamma draws of a small concentration are below the smallest number: they become that number, as in PyTorch, and
+// beta draws are computed of logarithms. Beta samples were 0 / 0, and densities of gamma samples infinite.
+TEST(IntegratedDistributions, SamplesOfSmallConcentrationsAreFinite) {
+  for (const double concentration : {0.01, 0.1, 1.0}) {
+    expect_finite_samples<float>(concentration);
+    expect_finite_samples<ts::bf16>(concentration);
+    expect_finite_samples<ts::f16>(concentration);
+  }
+}
+
+// The mean of Beta(a, a) is a / (a + a), so the gradients of samples by the first have the mean 1 / (4 a).
+TEST(IntegratedDistributions, GradientsOfSamplesOfSmallConcentrations) {
+  constexpr auto f = ts::compile([](const auto& a, const auto& b, const auto& own) {
+    const auto of_beta = [&](const auto& one) { return ts::sum(dist::Beta(one, b).rsample(own)); };
+    const auto of_rows = [&](const auto& one) {
+      const auto rows = ts::concat<1>(ts::unsqueeze<-1>(one), ts::unsqueeze<-1>(b));
+      return ts::sum(ts::slice<1>(dist::Dirichlet(rows).rsample(own), 0, 1));
+    };
+    return std::tuple(ts::grad(of_beta)(a), ts::grad(of_rows)(a));
+  });
+  for (const float a : {0.03f, 0.2f, 2.0f}) {
+    const auto line = ts::full<float>({20'000}, a, ts::Mesh(), {});
+    const auto check = [&](const auto& gradients) {
+      double sum = 0, squares = 0;
+      const auto host = ts::to_host(gradients);
+      for (const float x : host) sum += x, squares += static_cast<double>(x) * x;
+      const double n = static_cast<double>(host.size()), mean = sum / n;
+      EXPECT_NEAR(mean, 1 / (4 * a), 4 * std::sqrt((squares / n - mean * mean) / n)) << a;
+      EXPECT_LT(std::sqrt(squares / n / n), 0.1 / (4 * a)) << a;
+    };
+    std::apply([&](const auto&... each) { (check(each), ...); }, f(line, line, own_key));
+  }
+}
+
 }  // namespace
