@@ -333,4 +333,14 @@ TEST(IntegratedDistributions, GradientsOfSamplesOfSmallConcentrations) {
   }
 }
 
+// 1 is no value of Uniform(0, 1): its density is 0, and the logarithm of that -infinity.
+TEST(IntegratedDistributions, UniformSamplesOfHalfPrecisionAreBelowTheEnd) {
+  const auto check = [](auto zero) {
+    const auto low = ts::full<decltype(zero)>({20'000}, zero, ts::Mesh(), {});
+    for (const auto x : ts::to_host(ts::eval(dist::Uniform(low, 1.0).sample(3)))) ASSERT_LT(static_cast<float>(x), 1);
+  };
+  check(ts::bf16(0.0f));
+  check(ts::f16(0.0f));
+}
+
 }  // namespace
