@@ -1,4 +1,5 @@
 // Distributions that PyTorch 1.13 lacks, or has less exactly, against integrals of their densities.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -341,6 +342,56 @@ TEST(IntegratedDistributions, UniformSamplesOfHalfPrecisionAreBelowTheEnd) {
   };
   check(ts::bf16(0.0f));
   check(ts::f16(0.0f));
+}
+
+/// Checks results of f32 against numbers that are exact to double.
+void expect_close(const auto& made, const std::vector<double>& want, double bound) {
+  const auto host = ts::to_host(made);
+  for (std::size_t i = 0; i < want.size(); ++i)
+    if (std::isinf(want[i]))
+      EXPECT_EQ(host[i], want[i]) << i;
+    else
+      EXPECT_NEAR(host[i], want[i], bound * std::fabs(want[i])) << i;
+}
+
+// The smallest probabilities have quantiles, and the lowest values probabilities, as in jax.scipy.stats. At the median
+// the derivative is that of both sides.
+TEST(IntegratedDistributions, Tails) {
+  const float inf = std::numeric_limits<float>::infinity();
+  constexpr auto quantiles = ts::compile([](const auto& p) {
+    return std::tuple(dist::Normal(0.0, 1.0).icdf(p), dist::Laplace(1.0, 2.0).icdf(p), dist::Cauchy(1.0, 2.0).icdf(p),
+                      dist::HalfCauchy(2.0).icdf(p));
+  });
+  const std::vector<float> p{0, 1e-30f, 1e-6f, 0.25f, 0.5f, 0.75f, 0.875f, 1};
+  const auto [normal, laplace, cauchy, half] = quantiles(ts::shard(p, ts::Mesh(), {}));
+  // scipy.stats.norm.ppf
+  expect_close(normal, {-inf, -11.464024988, -4.753424309, -0.6744897502, 0, 0.6744897502, 1.150349380, inf}, 2e-6);
+  std::vector<double> of_laplace, of_cauchy, of_half;
+  for (const double q : p) {
+    const double rest = std::min(q, 1 - q), size = 2 * std::log(2 * rest), turn = 2 / std::tan(std::numbers::pi * rest);
+    of_laplace.push_back(q < 0.5 ? 1 + size : 1 - size);
+    of_cauchy.push_back(q == 0.5 ? 1 : q < 0.5 ? 1 - turn : 1 + turn);
+    of_half.push_back(q == 1 ? inf : 2 * std::tan(std::numbers::pi / 2 * q));
+  }
+  expect_close(laplace, of_laplace, 1e-6);
+  expect_close(cauchy, of_cauchy, 1e-6);
+  expect_close(half, of_half, 1e-6);
+
+  constexpr auto functions = ts::compile([](const auto& x) {
+    const auto slope = [](const auto& y) { return ts::sum(dist::Laplace(0.0, 1.0).cdf(y)); };
+    return std::tuple(dist::Laplace(0.0, 1.0).cdf(x), dist::Cauchy(0.0, 1.0).cdf(x), ts::grad(slope)(x));
+  });
+  const std::vector<float> x{-inf, -80, -20, -1, 0, 0.5f, 30, inf};
+  const auto [of_l, of_c, slopes] = functions(ts::shard(x, ts::Mesh(), {}));
+  std::vector<double> want_l, want_c, density;
+  for (const double t : x) {
+    want_l.push_back(t < 0 ? std::exp(t) / 2 : 1 - std::exp(-t) / 2);
+    want_c.push_back(t < -1 ? std::atan(-1 / t) / std::numbers::pi : 0.5 + std::atan(t) / std::numbers::pi);
+    density.push_back(std::exp(-std::fabs(t)) / 2);
+  }
+  expect_close(of_l, want_l, 1e-6);
+  expect_close(of_c, want_c, 1e-6);
+  expect_close(slopes, density, 1e-6);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include <tessera/distributions/univariate.hpp>
+#include <tessera/ops/normal_functions.hpp>
 
 namespace tessera::distributions {
 
@@ -22,7 +23,7 @@ struct Normal {
     return build::apply<ops::ErfcOp>((x - loc) / scale * -0.70710678118654752440) * 0.5;
   }
   static constexpr Value icdf(Value p, Value loc, Value scale) {
-    return loc + scale * (erfinv(p * 2.0 - 1.0) * 1.41421356237309504880);
+    return loc + scale * tessera::detail::NdtriTag::emit(p, p);
   }
   static constexpr Value entropy(Value, Value scale) { return log(scale) + (0.5 + half_log_2_pi); }
   static constexpr Value mean(Value loc, Value) { return loc; }
