@@ -394,4 +394,32 @@ TEST(IntegratedDistributions, Tails) {
   expect_close(slopes, density, 1e-6);
 }
 
+// Student's t distribution of many degrees of freedom is the normal distribution: for 1e8 the logarithms of the gamma
+// functions are 8e8, of which f32 knows no digit behind the point.
+TEST(IntegratedDistributions, StudentTOfManyDegrees) {
+  constexpr auto of = [](const auto& df) {
+    const auto by_df = [](const auto& d) { return ts::sum(dist::StudentT(d, 0.0, 1.0).log_prob(0.0)); };
+    return std::tuple(dist::StudentT(df, 0.0, 1.0).log_prob(1.0), dist::StudentT(df, 0.0, 1.0).entropy(),
+                      dist::StudentT(df, 0.0, 1.0).cdf(1e-9), ts::grad(by_df)(df));
+  };
+  constexpr auto program = ts::compile(of);
+  const std::vector<double> degrees{1, 15, 16.5, 40, 127, 129, 1e4, 1e6, 1e8, 1e10};
+  const auto wide = program(ts::shard(degrees, ts::Mesh(), {}));
+  const auto narrow = program(ts::shard(std::vector<float>(degrees.begin(), degrees.end()), ts::Mesh(), {}));
+  const auto log_prob = ts::to_host(std::get<0>(wide)), entropy = ts::to_host(std::get<1>(wide));
+  const auto slope = ts::to_host(std::get<3>(wide));
+  for (std::size_t i = 0; i < degrees.size(); ++i) {
+    const double df = degrees[i];
+    const double constant = std::lgamma((df + 1) / 2) - std::lgamma(df / 2) - std::log(df * std::numbers::pi) / 2;
+    const double rounding = 4e-16 * (1 + std::lgamma(df / 2 + 1));
+    EXPECT_NEAR(log_prob[i], constant - (df + 1) / 2 * std::log1p(1 / df), rounding + 1e-14) << df;
+    // By df: 1 / (4 df^2), and the entropy is that of the normal distribution plus 1 / df, both up to higher powers.
+    if (df >= 1e4) EXPECT_NEAR(slope[i] * df * df * 4, 1, 2e-4) << df;
+    if (df >= 1e4) EXPECT_NEAR(entropy[i], 0.5 + std::log(2 * std::numbers::pi) / 2 + 1 / df, 2 / (df * df) + 1e-14);
+  }
+  expect_close(std::get<0>(narrow), {log_prob.begin(), log_prob.end()}, 2e-6);
+  expect_close(std::get<1>(narrow), {entropy.begin(), entropy.end()}, 2e-6);
+  expect_close(std::get<3>(narrow), {slope.begin(), slope.end()}, 2e-4);
+}
+
 }  // namespace
