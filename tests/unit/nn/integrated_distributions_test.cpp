@@ -422,4 +422,47 @@ TEST(IntegratedDistributions, StudentTOfManyDegrees) {
   expect_close(std::get<3>(narrow), {slope.begin(), slope.end()}, 2e-4);
 }
 
+// Concentrated distributions in f32 against formulas in double, or against the normal distribution that they become.
+TEST(IntegratedDistributions, ConcentratedDistributions) {
+  constexpr auto f = ts::compile([](const auto& c, const auto& logits) {
+    const auto entropy = [](const auto& x) { return ts::sum(dist::Geometric(dist::Logits(x)).entropy()); };
+    return std::tuple(dist::VonMises(0.0, c).log_prob(1e-3), dist::VonMises(0.0, c).variance(),
+                      dist::VonMises(0.0, c).entropy(), dist::Bernoulli(dist::Logits(logits)).entropy(),
+                      dist::Geometric(dist::Logits(logits)).entropy(), ts::grad(entropy)(logits),
+                      kl_divergence(dist::Bernoulli(dist::Logits(logits)), dist::Bernoulli(dist::Logits(logits * 1.5))),
+                      kl_divergence(dist::Normal(0.0, ts::exp(-ts::abs(logits))), dist::Normal(0.0, 1.0)));
+  });
+  const std::vector<double> concentrations{49, 51, 1e4, 1e6, 1e8}, logits{-80, -45, -21, -19, -3, 0, 3, 19, 45};
+  const auto all = f(ts::shard(std::vector<float>(concentrations.begin(), concentrations.end()), ts::Mesh(), {}),
+                     ts::shard(std::vector<float>(logits.begin(), logits.end()), ts::Mesh(), {}));
+  std::vector<double> angle, variance, entropy;
+  for (const double c : concentrations) {
+    const double first = std::cyl_bessel_i(0, std::min(c, 500.0)), second = std::cyl_bessel_i(1, std::min(c, 500.0));
+    // I0(c) exp(-c) sqrt(2 pi c) is 1 + 1 / (8 c) + 9 / (128 c^2) + ...
+    const double scaled =
+        std::log(2 * std::numbers::pi / c) / 2 + std::log1p(1 / (8 * c) + 9 / (128 * c * c) + 225 / (3072 * c * c * c));
+    variance.push_back(c < 500 ? 1 - second / first : 1 / (2 * c) + 1 / (8 * c * c));
+    entropy.push_back(scaled + c * variance.back());
+    angle.push_back(-2 * c * std::pow(std::sin(0.5e-3), 2) - scaled);
+  }
+  expect_close(std::get<0>(all), angle, 3e-6);
+  expect_close(std::get<1>(all), variance, 1e-5);
+  expect_close(std::get<2>(all), entropy, 1e-5);
+  std::vector<double> of_bit, of_failures, slope, of_bits, of_normals;
+  for (const double x : logits) {
+    const auto softplus = [](double y) { return std::max(y, 0.0) + std::log1p(std::exp(-std::fabs(y))); };
+    const double p = 1 / (1 + std::exp(-x)), rest = 1 / (1 + std::exp(x));
+    of_bit.push_back(p * softplus(-x) + rest * softplus(x));
+    of_failures.push_back(softplus(-x) + std::exp(-x) * softplus(x));
+    slope.push_back(-std::exp(-x) * softplus(x));
+    of_bits.push_back(p * (softplus(-1.5 * x) - softplus(-x)) + rest * (softplus(1.5 * x) - softplus(x)));
+    of_normals.push_back((std::exp(-2 * std::fabs(x)) - 1) / 2 + std::fabs(x));
+  }
+  expect_close(std::get<3>(all), of_bit, 3e-6);
+  expect_close(std::get<4>(all), of_failures, 3e-6);
+  expect_close(std::get<5>(all), slope, 3e-6);
+  expect_close(std::get<6>(all), of_bits, 3e-6);
+  expect_close(std::get<7>(all), of_normals, 3e-6);
+}
+
 }  // namespace

@@ -31,8 +31,8 @@ struct Normal {
   static constexpr Value variance(Value, Value scale) { return square(scale); }
   static constexpr Value draw(const Draws& draws, Value loc, Value scale) { return loc + scale * draws.normal(); }
   static constexpr Value kl_divergence(Value loc, Value scale, Value other, Value other_scale) {
-    const Value ratio = square(scale / other_scale), off = square((loc - other) / other_scale);
-    return (ratio + off - 1.0 - log(ratio)) * 0.5;
+    const Value ratio = scale / other_scale;  // whose square may be 0
+    return (square(ratio) + square((loc - other) / other_scale) - 1.0) * 0.5 - log(ratio);
   }
 };
 
