@@ -22,7 +22,6 @@ inline constexpr double log_2 = 0.69314718055994530942, log_pi = 1.1447298858494
                         euler_gamma = 0.57721566490153286061;
 
 constexpr Value abs(Value x) { return build::abs(x); }
-constexpr Value sign(Value x) { return build::sign(x); }
 constexpr Value sqrt(Value x) { return build::sqrt(x); }
 constexpr Value square(Value x) { return x * x; }
 constexpr Value exp(Value x) { return build::exp(x); }
