@@ -22,7 +22,6 @@ inline constexpr double log_2 = 0.69314718055994530942, log_pi = 1.1447298858494
                         euler_gamma = 0.57721566490153286061;
 
 constexpr Value abs(Value x) { return build::abs(x); }
-constexpr Value sign(Value x) { return build::sign(x); }
 constexpr Value sqrt(Value x) { return build::sqrt(x); }
 constexpr Value square(Value x) { return x * x; }
 constexpr Value exp(Value x) { return build::exp(x); }
@@ -78,9 +77,16 @@ template <class Formulas> constexpr NumberRule rule_of(std::size_t parameter) {
 struct Draws {
   Value shape, key;
   std::uint32_t stream;
+  DType type;  ///< of the finished sample, which is computed in f32 for bf16 and f16
 
   constexpr Value uniform() const { return build::random(shape, key, {Distribution::uniform, stream}); }
   constexpr Value normal() const { return build::random(shape, key, {Distribution::normal, stream}); }
+  /// Uniform draws that rounding to the type of the sample leaves below 1.
+  constexpr Value uniform_below_one() const {
+    const Value draw = uniform();
+    if (type == draw.dtype()) return draw;
+    return build::minimum(draw, draw.number(type == DType::bf16 ? 1 - 0x1p-8 : 1 - 0x1p-11));
+  }
   /// A parameter in the shape of the sample.
   constexpr Value spread(Value parameter) const { return formulas::spread(parameter, shape); }
 };
@@ -187,10 +193,10 @@ struct SampleTag {
   static constexpr Value fixed(Value x) { return Reparametrized ? x : build::unary(ops::op_v<ops::StopGradientOp>, x); }
   static constexpr Value of(Value key, Value first, std::same_as<Value> auto... rest) {
     if constexpr (HasLike) {
-      const Value drawn = drawn_by({first, key, Stream}, fixed(rest)...);
+      const Value drawn = drawn_by({first, key, Stream, Drawn}, fixed(rest)...);
       return Follows ? build::alike(drawn, build::shape_source(first)) : drawn;
     } else {
-      return drawn_by({(first + ... + rest), key, Stream}, fixed(first), fixed(rest)...);
+      return drawn_by({(first + ... + rest), key, Stream, Drawn}, fixed(first), fixed(rest)...);
     }
   }
   static constexpr Value drawn_by(const distributions::formulas::Draws& draws, std::same_as<Value> auto... parameters) {

@@ -57,9 +57,10 @@ struct NdtriTag : FloatingComposition {
   }
 
  private:
-  template <int N> static constexpr Value polynomial(Value x, const double (&c)[N]) {
-    Value sum = x.number(c[N - 1]);
-    for (int i = N - 2; i >= 0; --i) sum = sum * x + c[i];
+  /// Of eight coefficients. No template: clang 16 instantiates those after it has traced functions that call `emit`.
+  static constexpr Value polynomial(Value x, const double (&c)[8]) {
+    Value sum = x.number(c[7]);
+    for (int i = 6; i >= 0; --i) sum = sum * x + c[i];
     return sum;
   }
 };

@@ -1,4 +1,5 @@
 // Distributions that PyTorch 1.13 lacks, or has less exactly, against integrals of their densities.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -276,6 +277,192 @@ TEST(IntegratedDistributions, FactorsOfGivenSize) {
     if (first.empty()) first = ts::to_host(drawn);
     EXPECT_EQ(ts::to_host(drawn), first) << "equal on every mesh";
   }
+}
+
+/// Samples of a concentration in a type: of Gamma, InverseGamma, StudentT, Beta, Dirichlet.
+template <class T> void expect_finite_samples(double concentration) {
+  constexpr auto f = ts::compile([](const auto& a, const auto& own) {
+    const auto rows = ts::unsqueeze<-1>(a) + ts::zeros_like(ts::unsqueeze<-1>(a));
+    const auto gamma = dist::Gamma(a, 1.0).sample(own);
+    return std::tuple(gamma, dist::Gamma(a, 1.0).log_prob(gamma), dist::InverseGamma(a, 1.0).sample(own),
+                      dist::StudentT(a, 0.0, 1.0).sample(own), dist::Beta(a, a).sample(own),
+                      dist::Dirichlet(ts::concat<1>(rows, rows)).sample(own), ts::beta(a, a, own),
+                      ts::dirichlet(ts::concat<1>(rows, rows), own));
+  });
+  const auto results = f(ts::full<T>({count}, T(static_cast<float>(concentration)), ts::Mesh(), {}), own_key);
+  int which = 0;
+  const auto check = [&](const auto& drawn) {
+    int wrong = 0;
+    for (const auto x : ts::to_host(drawn)) wrong += !std::isfinite(static_cast<double>(static_cast<float>(x)));
+    EXPECT_EQ(wrong, 0) << which << " of " << concentration;
+    ++which;
+  };
+  std::apply([&](const auto&... drawn) { (check(drawn), ...); }, results);
+}
+
+// Most gamma draws of a small concentration are below the smallest number: they become that number, as in PyTorch, and
+// beta draws are computed of logarithms. Beta samples were 0 / 0, and densities of gamma samples infinite.
+TEST(IntegratedDistributions, SamplesOfSmallConcentrationsAreFinite) {
+  for (const double concentration : {0.01, 0.1, 1.0}) {
+    expect_finite_samples<float>(concentration);
+    expect_finite_samples<ts::bf16>(concentration);
+    expect_finite_samples<ts::f16>(concentration);
+  }
+}
+
+// The mean of Beta(a, a) is a / (a + a), so the gradients of samples by the first have the mean 1 / (4 a).
+TEST(IntegratedDistributions, GradientsOfSamplesOfSmallConcentrations) {
+  constexpr auto f = ts::compile([](const auto& a, const auto& b, const auto& own) {
+    const auto of_beta = [&](const auto& one) { return ts::sum(dist::Beta(one, b).rsample(own)); };
+    const auto of_rows = [&](const auto& one) {
+      const auto rows = ts::concat<1>(ts::unsqueeze<-1>(one), ts::unsqueeze<-1>(b));
+      return ts::sum(ts::slice<1>(dist::Dirichlet(rows).rsample(own), 0, 1));
+    };
+    return std::tuple(ts::grad(of_beta)(a), ts::grad(of_rows)(a));
+  });
+  for (const float a : {0.03f, 0.2f, 2.0f}) {
+    const auto line = ts::full<float>({20'000}, a, ts::Mesh(), {});
+    const auto check = [&](const auto& gradients) {
+      double sum = 0, squares = 0;
+      const auto host = ts::to_host(gradients);
+      for (const float x : host) sum += x, squares += static_cast<double>(x) * x;
+      const double n = static_cast<double>(host.size()), mean = sum / n;
+      EXPECT_NEAR(mean, 1 / (4 * a), 4 * std::sqrt((squares / n - mean * mean) / n)) << a;
+      EXPECT_LT(std::sqrt(squares / n / n), 0.1 / (4 * a)) << a;
+    };
+    std::apply([&](const auto&... each) { (check(each), ...); }, f(line, line, own_key));
+  }
+}
+
+// 1 is no value of Uniform(0, 1): its density is 0, and the logarithm of that -infinity.
+TEST(IntegratedDistributions, UniformSamplesOfHalfPrecisionAreBelowTheEnd) {
+  const auto check = [](auto zero) {
+    const auto low = ts::full<decltype(zero)>({20'000}, zero, ts::Mesh(), {});
+    for (const auto x : ts::to_host(ts::eval(dist::Uniform(low, 1.0).sample(3)))) ASSERT_LT(static_cast<float>(x), 1);
+  };
+  check(ts::bf16(0.0f));
+  check(ts::f16(0.0f));
+}
+
+/// Checks results of f32 against numbers that are exact to double.
+void expect_close(const auto& made, const std::vector<double>& want, double bound) {
+  const auto host = ts::to_host(made);
+  for (std::size_t i = 0; i < want.size(); ++i)
+    if (std::isinf(want[i]))
+      EXPECT_EQ(host[i], want[i]) << i;
+    else
+      EXPECT_NEAR(host[i], want[i], bound * std::fabs(want[i])) << i;
+}
+
+// The smallest probabilities have quantiles, and the lowest values probabilities, as in jax.scipy.stats. At the median
+// the derivative is that of both sides.
+TEST(IntegratedDistributions, Tails) {
+  const float inf = std::numeric_limits<float>::infinity();
+  constexpr auto quantiles = ts::compile([](const auto& p) {
+    return std::tuple(dist::Normal(0.0, 1.0).icdf(p), dist::Laplace(1.0, 2.0).icdf(p), dist::Cauchy(1.0, 2.0).icdf(p),
+                      dist::HalfCauchy(2.0).icdf(p));
+  });
+  const std::vector<float> p{0, 1e-30f, 1e-6f, 0.25f, 0.5f, 0.75f, 0.875f, 1};
+  const auto [normal, laplace, cauchy, half] = quantiles(ts::shard(p, ts::Mesh(), {}));
+  // scipy.stats.norm.ppf
+  expect_close(normal, {-inf, -11.464024988, -4.753424309, -0.6744897502, 0, 0.6744897502, 1.150349380, inf}, 2e-6);
+  std::vector<double> of_laplace, of_cauchy, of_half;
+  for (const double q : p) {
+    const double rest = std::min(q, 1 - q), size = 2 * std::log(2 * rest), turn = 2 / std::tan(std::numbers::pi * rest);
+    of_laplace.push_back(q < 0.5 ? 1 + size : 1 - size);
+    of_cauchy.push_back(q == 0.5 ? 1 : q < 0.5 ? 1 - turn : 1 + turn);
+    of_half.push_back(q == 1 ? inf : 2 * std::tan(std::numbers::pi / 2 * q));
+  }
+  expect_close(laplace, of_laplace, 1e-6);
+  expect_close(cauchy, of_cauchy, 1e-6);
+  expect_close(half, of_half, 1e-6);
+
+  constexpr auto functions = ts::compile([](const auto& x) {
+    const auto slope = [](const auto& y) { return ts::sum(dist::Laplace(0.0, 1.0).cdf(y)); };
+    return std::tuple(dist::Laplace(0.0, 1.0).cdf(x), dist::Cauchy(0.0, 1.0).cdf(x), ts::grad(slope)(x));
+  });
+  const std::vector<float> x{-inf, -80, -20, -1, 0, 0.5f, 30, inf};
+  const auto [of_l, of_c, slopes] = functions(ts::shard(x, ts::Mesh(), {}));
+  std::vector<double> want_l, want_c, density;
+  for (const double t : x) {
+    want_l.push_back(t < 0 ? std::exp(t) / 2 : 1 - std::exp(-t) / 2);
+    want_c.push_back(t < -1 ? std::atan(-1 / t) / std::numbers::pi : 0.5 + std::atan(t) / std::numbers::pi);
+    density.push_back(std::exp(-std::fabs(t)) / 2);
+  }
+  expect_close(of_l, want_l, 1e-6);
+  expect_close(of_c, want_c, 1e-6);
+  expect_close(slopes, density, 1e-6);
+}
+
+// Student's t distribution of many degrees of freedom is the normal distribution: for 1e8 the logarithms of the gamma
+// functions are 8e8, of which f32 knows no digit behind the point.
+TEST(IntegratedDistributions, StudentTOfManyDegrees) {
+  constexpr auto of = [](const auto& df) {
+    const auto by_df = [](const auto& d) { return ts::sum(dist::StudentT(d, 0.0, 1.0).log_prob(0.0)); };
+    return std::tuple(dist::StudentT(df, 0.0, 1.0).log_prob(1.0), dist::StudentT(df, 0.0, 1.0).entropy(),
+                      dist::StudentT(df, 0.0, 1.0).cdf(1e-9), ts::grad(by_df)(df));
+  };
+  constexpr auto program = ts::compile(of);
+  const std::vector<double> degrees{1, 15, 16.5, 40, 127, 129, 1e4, 1e6, 1e8, 1e10};
+  const auto wide = program(ts::shard(degrees, ts::Mesh(), {}));
+  const auto narrow = program(ts::shard(std::vector<float>(degrees.begin(), degrees.end()), ts::Mesh(), {}));
+  const auto log_prob = ts::to_host(std::get<0>(wide)), entropy = ts::to_host(std::get<1>(wide));
+  const auto slope = ts::to_host(std::get<3>(wide));
+  for (std::size_t i = 0; i < degrees.size(); ++i) {
+    const double df = degrees[i];
+    const double constant = std::lgamma((df + 1) / 2) - std::lgamma(df / 2) - std::log(df * std::numbers::pi) / 2;
+    const double rounding = 4e-16 * (1 + std::lgamma(df / 2 + 1));
+    EXPECT_NEAR(log_prob[i], constant - (df + 1) / 2 * std::log1p(1 / df), rounding + 1e-14) << df;
+    // By df: 1 / (4 df^2), and the entropy is that of the normal distribution plus 1 / df, both up to higher powers.
+    if (df >= 1e4) EXPECT_NEAR(slope[i] * df * df * 4, 1, 2e-4) << df;
+    if (df >= 1e4) EXPECT_NEAR(entropy[i], 0.5 + std::log(2 * std::numbers::pi) / 2 + 1 / df, 2 / (df * df) + 1e-14);
+  }
+  expect_close(std::get<0>(narrow), {log_prob.begin(), log_prob.end()}, 2e-6);
+  expect_close(std::get<1>(narrow), {entropy.begin(), entropy.end()}, 2e-6);
+  expect_close(std::get<3>(narrow), {slope.begin(), slope.end()}, 2e-4);
+}
+
+// Concentrated distributions in f32 against formulas in double, or against the normal distribution that they become.
+TEST(IntegratedDistributions, ConcentratedDistributions) {
+  constexpr auto f = ts::compile([](const auto& c, const auto& logits) {
+    const auto entropy = [](const auto& x) { return ts::sum(dist::Geometric(dist::Logits(x)).entropy()); };
+    return std::tuple(dist::VonMises(0.0, c).log_prob(1e-3), dist::VonMises(0.0, c).variance(),
+                      dist::VonMises(0.0, c).entropy(), dist::Bernoulli(dist::Logits(logits)).entropy(),
+                      dist::Geometric(dist::Logits(logits)).entropy(), ts::grad(entropy)(logits),
+                      kl_divergence(dist::Bernoulli(dist::Logits(logits)), dist::Bernoulli(dist::Logits(logits * 1.5))),
+                      kl_divergence(dist::Normal(0.0, ts::exp(-ts::abs(logits))), dist::Normal(0.0, 1.0)));
+  });
+  const std::vector<double> concentrations{49, 51, 1e4, 1e6, 1e8}, logits{-80, -45, -21, -19, -3, 0, 3, 19, 45};
+  const auto all = f(ts::shard(std::vector<float>(concentrations.begin(), concentrations.end()), ts::Mesh(), {}),
+                     ts::shard(std::vector<float>(logits.begin(), logits.end()), ts::Mesh(), {}));
+  std::vector<double> angle, variance, entropy;
+  for (const double c : concentrations) {
+    const double first = std::cyl_bessel_i(0, std::min(c, 500.0)), second = std::cyl_bessel_i(1, std::min(c, 500.0));
+    // I0(c) exp(-c) sqrt(2 pi c) is 1 + 1 / (8 c) + 9 / (128 c^2) + ...
+    const double scaled =
+        std::log(2 * std::numbers::pi / c) / 2 + std::log1p(1 / (8 * c) + 9 / (128 * c * c) + 225 / (3072 * c * c * c));
+    variance.push_back(c < 500 ? 1 - second / first : 1 / (2 * c) + 1 / (8 * c * c));
+    entropy.push_back(scaled + c * variance.back());
+    angle.push_back(-2 * c * std::pow(std::sin(0.5e-3), 2) - scaled);
+  }
+  expect_close(std::get<0>(all), angle, 3e-6);
+  expect_close(std::get<1>(all), variance, 1e-5);
+  expect_close(std::get<2>(all), entropy, 1e-5);
+  std::vector<double> of_bit, of_failures, slope, of_bits, of_normals;
+  for (const double x : logits) {
+    const auto softplus = [](double y) { return std::max(y, 0.0) + std::log1p(std::exp(-std::fabs(y))); };
+    const double p = 1 / (1 + std::exp(-x)), rest = 1 / (1 + std::exp(x));
+    of_bit.push_back(p * softplus(-x) + rest * softplus(x));
+    of_failures.push_back(softplus(-x) + std::exp(-x) * softplus(x));
+    slope.push_back(-std::exp(-x) * softplus(x));
+    of_bits.push_back(p * (softplus(-1.5 * x) - softplus(-x)) + rest * (softplus(1.5 * x) - softplus(x)));
+    of_normals.push_back((std::exp(-2 * std::fabs(x)) - 1) / 2 + std::fabs(x));
+  }
+  expect_close(std::get<3>(all), of_bit, 3e-6);
+  expect_close(std::get<4>(all), of_failures, 3e-6);
+  expect_close(std::get<5>(all), slope, 3e-6);
+  expect_close(std::get<6>(all), of_bits, 3e-6);
+  expect_close(std::get<7>(all), of_normals, 3e-6);
 }
 
 }  // namespace

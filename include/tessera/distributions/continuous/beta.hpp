@@ -46,8 +46,8 @@ struct Beta {
     return concentration1 * concentration0 / (square(both) * (both + 1.0));
   }
   static constexpr Value draw(const Draws& draws, Value concentration1, Value concentration0) {
-    const Value x = standard_gamma(draws, concentration1, 2 * draws.stream);
-    return x / (x + standard_gamma(draws, concentration0, 2 * draws.stream + 1));
+    return sigmoid(log_standard_gamma(draws, concentration1, 2 * draws.stream) -
+                   log_standard_gamma(draws, concentration0, 2 * draws.stream + 1));
   }
   static constexpr Value kl_divergence(Value one, Value zero, Value other_one, Value other_zero) {
     return betaln(other_one, other_zero) - betaln(one, zero) + (one - other_one) * digamma(one) +

@@ -18,10 +18,17 @@ struct Cauchy {
     return -log1p(square((x - loc) / scale)) - log(scale) - log_pi;
   }
   static constexpr Value cdf(Value x, Value loc, Value scale) {
-    return build::apply<ops::AtanOp>((x - loc) / scale) * (1 / ops::pi) + 0.5;
+    const Value t = (x - loc) / scale, is_tail = less(t, -1);
+    const Value angle = build::apply<ops::AtanOp>(select(is_tail, -1.0 / select(is_tail, t, t.number(-1)), t));
+    return select(is_tail, angle, angle + ops::pi / 2) * (1 / ops::pi);
   }
   static constexpr Value icdf(Value p, Value loc, Value scale) {
-    return loc + scale * build::apply<ops::TanOp>((p - 0.5) * ops::pi);
+    // Near 0 and 1 by the cotangent: pi / 2 is no number, and the tangent of a number beyond it has the wrong sign.
+    const Value below = less(p, 0.25), above = greater(p, 0.75), is_tail = either(below, above);
+    const Value end = select(below, p, 1.0 - p), angle = select(is_tail, end, p - 0.5) * ops::pi;
+    const Value tangent = build::apply<ops::TanOp>(angle);
+    const Value inverse = 1.0 / select(is_tail, tangent, tangent.number(1));
+    return loc + scale * select(below, -inverse, select(above, inverse, tangent));
   }
   static constexpr Value entropy(Value, Value scale) { return log(scale) + (2 * log_2 + log_pi); }
   static constexpr Value mean(Value loc, Value) { return loc.number(ops::not_a_number); }

@@ -49,7 +49,9 @@ struct DirichletEntropy {
 };
 struct DirichletDraw {
   static constexpr Value draw(const Draws& draws, Value a) {
-    const Value x = standard_gamma(draws, a, draws.stream);
+    const Value l = log_standard_gamma(draws, a, draws.stream);
+    const Value most = build::max_of(build::unary(ops::op_v<ops::StopGradientOp>, l), 1u << (l.rank() - 1), true);
+    const Value x = exp(l - most);
     return x / sum_of_rows(x, true);
   }
 };

@@ -16,7 +16,18 @@ namespace formulas {
 /// Gamma draws of rate 1, with the gradient of the concentration.
 constexpr Value standard_gamma(const Draws& draws, Value concentration, std::uint32_t stream) {
   const Value a = draws.spread(concentration);
-  return build::apply<ops::ReparametrizedGammaOp>(a, build::gamma(a, build::folded_key(draws.key, stream)));
+  const Value drawn = build::gamma(a, build::folded_key(draws.key, stream));
+  return build::apply<ops::ReparametrizedGammaOp>(a, build::above_zero_gamma(drawn, draws.type));
+}
+/// Their logarithms l, also of draws that are below the smallest number of the type. Such a quantile is proportional to
+/// c^(1 / a) for some c, so the derivative of its logarithm by a is that at the least number, `near`, plus
+/// -(l - near) / a.
+constexpr Value log_standard_gamma(const Draws& draws, Value concentration, std::uint32_t stream) {
+  const Value a = draws.spread(concentration);
+  const Value l = build::gamma<build::GammaDraw::logarithm>(a, build::folded_key(draws.key, stream));
+  const Value near = build::maximum(l, l.number(l.dtype() == DType::f64 ? -700 : -80));
+  const Value fixed = build::unary(ops::op_v<ops::StopGradientOp>, a);
+  return log(build::apply<ops::ReparametrizedGammaOp>(a, exp(near))) + (l - near) * (fixed / a);
 }
 
 struct Gamma {

@@ -22,7 +22,11 @@ struct HalfCauchy {
   static constexpr Value cdf(Value x, Value scale) {
     return select(less(x, 0), 0, build::apply<ops::AtanOp>(x / scale) * (2 / ops::pi));
   }
-  static constexpr Value icdf(Value p, Value scale) { return scale * build::apply<ops::TanOp>(p * (ops::pi / 2)); }
+  static constexpr Value icdf(Value p, Value scale) {
+    const Value is_tail = greater(p, 0.5), angle = select(is_tail, 1.0 - p, p) * (ops::pi / 2);
+    const Value tangent = build::apply<ops::TanOp>(angle);
+    return scale * select(is_tail, 1.0 / select(is_tail, tangent, tangent.number(1)), tangent);
+  }
   static constexpr Value entropy(Value scale) { return Cauchy::entropy(scale, scale) - log_2; }
   static constexpr Value mean(Value scale) { return scale.number(ops::infinity); }
   static constexpr Value mode(Value scale) { return scale.number(0); }

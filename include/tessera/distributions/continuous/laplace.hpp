@@ -18,12 +18,13 @@ struct Laplace {
     return -(abs(x - loc) / scale) - log(scale) - log_2;
   }
   static constexpr Value cdf(Value x, Value loc, Value scale) {
-    const Value off = x - loc;
-    return 0.5 - sign(off) * expm1(-abs(off) / scale) * 0.5;
+    const Value off = x - loc, below = less(off, 0);
+    const Value tail = exp(select(below, off, -off) / scale) * 0.5;
+    return select(below, tail, 1.0 - tail);
   }
   static constexpr Value icdf(Value p, Value loc, Value scale) {
-    const Value off = p - 0.5;
-    return loc - scale * sign(off) * log1p(abs(off) * -2.0);
+    const Value below = less(p, 0.5), off = scale * log(select(below, p, 1.0 - p) * 2.0);
+    return loc + select(below, off, -off);
   }
   static constexpr Value entropy(Value, Value scale) { return log(scale) + (1 + log_2); }
   static constexpr Value mean(Value loc, Value) { return loc; }

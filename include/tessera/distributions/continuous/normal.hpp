@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include <tessera/distributions/univariate.hpp>
+#include <tessera/ops/normal_functions.hpp>
 
 namespace tessera::distributions {
 
@@ -22,7 +23,7 @@ struct Normal {
     return build::apply<ops::ErfcOp>((x - loc) / scale * -0.70710678118654752440) * 0.5;
   }
   static constexpr Value icdf(Value p, Value loc, Value scale) {
-    return loc + scale * (erfinv(p * 2.0 - 1.0) * 1.41421356237309504880);
+    return loc + scale * tessera::detail::NdtriTag::emit(p, p);
   }
   static constexpr Value entropy(Value, Value scale) { return log(scale) + (0.5 + half_log_2_pi); }
   static constexpr Value mean(Value loc, Value) { return loc; }
@@ -30,8 +31,8 @@ struct Normal {
   static constexpr Value variance(Value, Value scale) { return square(scale); }
   static constexpr Value draw(const Draws& draws, Value loc, Value scale) { return loc + scale * draws.normal(); }
   static constexpr Value kl_divergence(Value loc, Value scale, Value other, Value other_scale) {
-    const Value ratio = square(scale / other_scale), off = square((loc - other) / other_scale);
-    return (ratio + off - 1.0 - log(ratio)) * 0.5;
+    const Value ratio = scale / other_scale;  // whose square may be 0
+    return (square(ratio) + square((loc - other) / other_scale) - 1.0) * 0.5 - log(ratio);
   }
 };
 

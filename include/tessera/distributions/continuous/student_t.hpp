@@ -17,9 +17,7 @@ struct StudentT {
 
   static constexpr NumberRule rules[3] = {NumberRule::positive, NumberRule::any, NumberRule::positive};
   static constexpr Value log_prob(Value x, Value df, Value loc, Value scale) {
-    const Value half = (df + 1.0) * 0.5;
-    return lgamma(half) - half * log1p(square((x - loc) / scale) / df) - lgamma(df * 0.5) - log(scale) -
-           (log(df) + log_pi) * 0.5;
+    return log_density_at_0(df) - (df + 1.0) * 0.5 * log1p(square((x - loc) / scale) / df) - log(scale);
   }
   /// By the incomplete beta function of p = u / (1 + u), for u = t^2 / df or, in the tails, its inverse; so that small
   /// probabilities of the lower tail are exact. At t = 0 the slope of p is 0 and that of the function infinite: there
@@ -31,12 +29,10 @@ struct StudentT {
     const Value a = select(is_tail, half_df, t.number(0.5)), b = select(is_tail, t.number(0.5), half_df);
     const Value half = tessera::detail::incomplete_beta(a, b, r / (r + 1.0)) * 0.5;
     const Value below = select(is_tail, half, -half + 0.5), above = select(is_tail, -half + 1.0, half + 0.5);
-    const Value slope = exp(lgamma(half_df + 0.5) - lgamma(half_df) - (log(df) + log_pi) * 0.5);
-    return select(is_near, t * slope + 0.5, select(less(t, 0), below, above));
+    return select(is_near, t * exp(log_density_at_0(df)) + 0.5, select(less(t, 0), below, above));
   }
   static constexpr Value entropy(Value df, Value, Value scale) {
-    const Value half = (df + 1.0) * 0.5;
-    return log(scale) + half * (digamma(half) - digamma(df * 0.5)) + log(df) * 0.5 + betaln(df * 0.5, df.number(0.5));
+    return log(scale) + (df + 1.0) * 0.5 * digamma_step(df * 0.5) - log_density_at_0(df);
   }
   static constexpr Value mean(Value df, Value loc, Value) { return select(greater(df, 1), loc, df.number(nan)); }
   static constexpr Value mode(Value, Value loc, Value) { return loc; }
@@ -53,6 +49,25 @@ struct StudentT {
 
  private:
   static constexpr double nan = ops::not_a_number;
+
+  /// Whether the series for large z are exact in the type of z.
+  static constexpr Value is_large(Value z) { return greater(z, z.dtype() == DType::f64 ? 64 : 8); }
+  /// The logarithm of gamma(z + 1/2) / (gamma(z) sqrt(2 pi z)), of z = df / 2. Logarithms of gamma functions have the
+  /// size z log(z), so of large z their difference has no correct digits. Source of the series: the one of Stirling.
+  static constexpr Value log_density_at_0(Value df) {
+    const Value z = df * 0.5, large = is_large(z), far = 1.0 / select(large, z, z.number(1)), f2 = square(far);
+    const Value series = far * (f2 * (1.0 / 192 - f2 * (1.0 / 640)) - 0.125);
+    const Value near = select(large, z.number(1), z);
+    const Value direct = lgamma(near + 0.5) - lgamma(near) - log(near) * 0.5;
+    return select(large, series, direct) - (log_2 + log_pi) * 0.5;
+  }
+  /// digamma(z + 1/2) - digamma(z).
+  static constexpr Value digamma_step(Value z) {
+    const Value large = is_large(z), far = 1.0 / select(large, z, z.number(1)), f2 = square(far);
+    const Value series = far * 0.5 + f2 * (0.125 - f2 * (1.0 / 64 - f2 * (1.0 / 128)));
+    const Value near = select(large, z.number(1), z);
+    return select(large, series, digamma(near + 0.5) - digamma(near));
+  }
 };
 
 }  // namespace formulas

@@ -27,7 +27,7 @@ struct Uniform {
   static constexpr Value mode(Value low, Value) { return low.number(ops::not_a_number); }
   static constexpr Value variance(Value low, Value high) { return square(high - low) * (1.0 / 12); }
   static constexpr Value draw(const Draws& draws, Value low, Value high) {
-    return low + (high - low) * draws.uniform();
+    return low + (high - low) * draws.uniform_below_one();
   }
   static constexpr Value kl_divergence(Value low, Value high, Value other_low, Value other_high) {
     const Value beyond = either(less(low, other_low), greater(high, other_high));

@@ -22,7 +22,9 @@ struct VonMises {
 
   static constexpr NumberRule rules[2] = {NumberRule::any, NumberRule::positive};
   static constexpr Value log_prob(Value x, Value loc, Value concentration) {
-    return concentration * (build::apply<ops::CosOp>(x - loc) - 1.0) - log(scaled_bessel(concentration)) - log_2_pi;
+    // cos(y) - 1 without cancellation
+    const Value sine = build::apply<ops::SinOp>((x - loc) * 0.5);
+    return concentration * square(sine) * -2.0 - log(scaled_bessel(concentration)) - log_2_pi;
   }
   static constexpr Value entropy(Value, Value concentration) {
     return log(scaled_bessel(concentration)) + concentration * variance(concentration, concentration) + log_2_pi;
@@ -30,7 +32,12 @@ struct VonMises {
   static constexpr Value mean(Value loc, Value) { return loc; }
   static constexpr Value mode(Value loc, Value) { return loc; }
   static constexpr Value variance(Value, Value concentration) {
-    return 1.0 - build::apply<ops::I1eOp>(concentration) / scaled_bessel(concentration);
+    // For large concentrations by the series of the quotient, which rounds to 1.
+    const Value large = greater(concentration, concentration.dtype() == DType::f64 ? 1000 : 50);
+    const Value far = 1.0 / select(large, concentration, concentration.number(1));
+    const Value series = far * (far * (far * (far * (25.0 / 128) + 0.125) + 0.125) + 0.5);
+    const Value near = select(large, concentration.number(1), concentration);
+    return select(large, series, 1.0 - build::apply<ops::I1eOp>(near) / scaled_bessel(near));
   }
   /// The concentration of a draw.
   static constexpr Value draw(const Draws& draws, Value, Value concentration) { return draws.spread(concentration); }

@@ -20,7 +20,10 @@ template <ParameterKind Kind> struct Bernoulli {
     return xlogy(x, parameter) + xlog1py(1.0 - x, -parameter);
   }
   static constexpr Value entropy(Value parameter) {
-    if (of_logits) return (1.0 - sigmoid(parameter)) * parameter + softplus(-parameter);
+    if (of_logits) {  // equal for x and -x: of the negative one, whose probability is exact
+      const Value size = abs(parameter);
+      return softplus(-size) + size * sigmoid(-size);
+    }
     return -xlogy(parameter, parameter) - xlog1py(1.0 - parameter, -parameter);
   }
   static constexpr Value mean(Value parameter) { return of_logits ? sigmoid(parameter) : parameter; }
@@ -36,7 +39,11 @@ template <ParameterKind Kind> struct Bernoulli {
     return build::cast(less(draws.uniform(), mean(parameter)), parameter.dtype());
   }
   static constexpr Value kl_divergence(Value parameter, Value other) {
-    if (of_logits) return sigmoid(parameter) * (parameter - other) + (softplus(other) - softplus(parameter));
+    if (of_logits) {  // equal for both logits negated
+      const Value flipped = greater(parameter, 0);
+      const Value p = select(flipped, -parameter, parameter), q = select(flipped, -other, other);
+      return sigmoid(p) * (p - q) + (softplus(q) - softplus(p));
+    }
     return xlogy(parameter, parameter) - xlogy(parameter, other) + xlog1py(1.0 - parameter, -parameter) -
            xlog1py(1.0 - parameter, -other);
   }

@@ -22,7 +22,14 @@ template <ParameterKind Kind> struct Geometric {
       return xlog1py(inner, -parameter) + log(parameter);
     });
   }
-  static constexpr Value entropy(Value parameter) { return Bernoulli<Kind>::entropy(parameter) / probs(parameter); }
+  static constexpr Value entropy(Value parameter) {
+    if (!of_logits) return Bernoulli<Kind>::entropy(parameter) / probs(parameter);
+    // -log(p) - (1 - p) / p log(1 - p). The last term is 1 for p = 0, where it would be infinity times 0.
+    const Value is_rare = less(parameter, -20), x = select(is_rare, 0, parameter);
+    const Value rest =
+        select(is_rare, 1.0 - exp(select(is_rare, parameter, parameter.number(-20))) * 0.5, exp(-x) * softplus(x));
+    return softplus(-parameter) + rest;
+  }
   static constexpr Value mean(Value parameter) { return of_logits ? exp(-parameter) : 1.0 / parameter - 1.0; }
   static constexpr Value mode(Value parameter) { return parameter.number(0); }
   static constexpr Value variance(Value parameter) { return mean(parameter) / probs(parameter); }

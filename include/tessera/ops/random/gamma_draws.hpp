@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/gradient_rows.hpp>
@@ -19,9 +20,12 @@ namespace tessera {
 
 namespace build {
 
+/// Which number a gamma draw becomes.
+enum class GammaDraw : std::uint8_t { itself, logarithm };
 /// Standard gamma draws by the method of Marsaglia and Tsang. A proposal is rejected with a probability below .05, so
-/// all of six are with one below 2e-8; the draw is the mode then.
-constexpr Value gamma(Value concentration, Value key) {
+/// all of six are with one below 2e-8; the draw is the mode then. For small concentrations most draws are below the
+/// smallest number of the type; their logarithms are not.
+template <GammaDraw What = GammaDraw::itself> constexpr Value gamma(Value concentration, Value key) {
   constexpr int proposals = 6;
   const Value a = unary(ops::op_v<ops::StopGradientOp>, concentration), one = a.number(1);
   const auto draw = [&](Distribution kind, int n) { return random(a, folded_key(key, n), {kind, 0}); };
@@ -37,8 +41,16 @@ constexpr Value gamma(Value concentration, Value key) {
   }
   // gamma(a) is gamma(a + 1) times u^(1 / a).
   const Value u = detail::above_zero_draw(draw(Distribution::uniform, 0));
-  const Value drawn = select(is_small, made * apply<ops::PowOp>(u, one / a), made);
+  const Value drawn = [&] {
+    if (What == GammaDraw::logarithm) return log(made) + select(is_small, log(u) / a, a.number(0));
+    return select(is_small, made * apply<ops::PowOp>(u, one / a), made);
+  }();
   return select(less(a, a.number(0)), a.number(std::numeric_limits<double>::quiet_NaN()), drawn);
+}
+/// Gamma draws of at least the smallest normal number of a type, as PyTorch's: at 0 densities are infinite.
+constexpr Value above_zero_gamma(Value draw, DType type) {
+  const double least = type == DType::f64 ? 0x1p-1022 : type == DType::f16 ? 0x1p-14 : 0x1p-126;
+  return maximum(draw, draw.number(least));
 }
 
 }  // namespace build
@@ -53,38 +65,55 @@ template <std::uint32_t Stream> struct GammaTag {
   static constexpr Value emit(Value context, Value a, Value key) {
     a = a.at(context.source);
     const Value own = build::folded_key(key, Stream);
-    return build::cast(build::gamma(build::cast(a, computed_as(a.dtype())), own), a.dtype());
+    const Value draw = build::gamma(build::cast(a, computed_as(a.dtype())), own);
+    return build::cast(build::above_zero_gamma(draw, a.dtype()), a.dtype());
   }
 };
+/// The logarithms of gamma draws, in f32 for bf16 and f16.
+template <std::uint32_t Stream> struct LogGammaTag {
+  template <class A, class Key> struct result : Typed<element_t<computed_as(dtype_v<typename A::type>)>, A::rank> {
+    using Checks = CheckDraw<A, Key>;
+    static constexpr std::size_t checked = sizeof(Checks);
+  };
+  static constexpr Value emit(Value context, Value a, Value key) {
+    a = a.at(context.source);
+    return build::gamma<build::GammaDraw::logarithm>(build::cast(a, computed_as(a.dtype())),
+                                                     build::folded_key(key, Stream));
+  }
+};
+template <std::uint32_t Stream, class A, class Key> constexpr auto log_gamma(const A& a, const Key& key, Here at) {
+  return call<LogGammaTag<Stream>>(Source::from(at), a, drawn_from(key));
+}
 
 }  // namespace detail
 
 /// Draws of the gamma distribution with the given concentrations, above 0, and rate 1 (jax.random.gamma,
-/// torch._standard_gamma): of mean a and variance a. Divide by another rate. The shape is that of the concentrations.
-/// No gradient. NaN for a concentration below 0. Costs thirteen draws an element. Key, stream and communication: as for
-/// uniform_like. Source: Marsaglia, Tsang, ACM TOMS 26 (2000).
+/// torch._standard_gamma): of mean a and variance a, and of at least the smallest normal number of the element type.
+/// Divide by another rate. The shape is that of the concentrations. No gradient. NaN for a concentration below 0. Costs
+/// thirteen draws an element. Key, stream and communication: as for uniform_like. Source: Marsaglia, Tsang, ACM TOMS 26
+/// (2000).
 template <std::uint32_t Stream = 0, TensorArgument A, class Key = detail::NoKey>
 constexpr auto gamma(const A& concentration, const Key& key = {}, Here at = Here::current()) {
   return call<detail::GammaTag<Stream>>(Source::from(at), concentration, detail::drawn_from(key));
 }
 
 /// Draws of the beta distribution, x / (x + y) of gamma draws x and y (jax.random.beta). Both operands have one shape.
-/// For concentrations far below 1, x and y may both be 0 in f32, and the draw is NaN: use double there.
+/// Computed of the logarithms of x and y, so that concentrations far below 1 give 0 and 1.
 template <std::uint32_t Stream = 0, TensorArgument A, TensorArgument B, class Key>
 constexpr auto beta(const A& a, const B& b, const Key& key, Here at = Here::current()) {
   const detail::FunctionCall named("beta", a, b);
-  const auto x = gamma<2 * Stream>(a, key, at);
-  const auto y = gamma<2 * Stream + 1>(b, key, at);
-  return call<DivTag>(Source::from(at), x, call<AddTag>(Source::from(at), x, y));
+  const auto x = detail::log_gamma<2 * Stream>(a, key, at);
+  const auto y = detail::log_gamma<2 * Stream + 1>(b, key, at);
+  using Drawn = std::remove_cvref_t<decltype(call<SubTag>(Source::from(at), a, b))>;
+  return cast<typename Drawn::element>(sigmoid(call<SubTag>(Source::from(at), x, y), at), at);
 }
 
-/// Draws of the Dirichlet distribution along the last dim: gamma draws over their sum (jax.random.dirichlet).
-/// Communication: an all-reduce of the sums if the last dim is split.
+/// Draws of the Dirichlet distribution along the last dim: gamma draws over their sum (jax.random.dirichlet), as the
+/// softmax of their logarithms. Communication: all-reduces of maxima and sums if the last dim is split.
 template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto dirichlet(const A& concentration, const Key& key, Here at = Here::current()) {
   const detail::FunctionCall named("dirichlet", concentration);
-  const auto x = gamma<Stream>(concentration, key, at);
-  return call<DivTag>(Source::from(at), x, unsqueeze<-1>(sum<-1>(x, at), at));
+  return cast<typename A::element>(softmax<-1>(detail::log_gamma<Stream>(concentration, key, at), at), at);
 }
 
 /// Draws of the chi-squared distribution with the given degrees of freedom (jax.random.chisquare).
@@ -95,8 +124,7 @@ constexpr auto chisquare(const A& degrees, const Key& key, Here at = Here::curre
 }
 
 /// Draws of Student's t distribution with the given degrees of freedom, above 0: a normal draw over the root of a
-/// chi-squared one divided by the degrees (jax.random.t, torch.distributions.StudentT). No gradient. For degrees far
-/// below 1 draws may be infinite in f32: use double there.
+/// chi-squared one divided by the degrees (jax.random.t, torch.distributions.StudentT). No gradient.
 template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto student_t(const A& degrees, const Key& key, Here at = Here::current()) {
   const auto fixed = stop_gradient(degrees, at);
