@@ -12216,9 +12216,14 @@ constexpr Shape permute_shape(const ShapeContext& c) {
   const std::int64_t extent = c.operand(0)[static_cast<std::size_t>(dim_of(c.node()))];
   for (int i = 1; i < c.node().arity && c.node().arity != 2; ++i) {
     if (c.number(i) < 0 || c.number(i) >= extent)
-      fail_shapes(c, "the index of a device is outside the axis", "ppermute");
+      fail(errc::shape_mismatch, "[ppermute] route: index ", c.number(i),
+           " is outside the axis, which has the indices 0 to ", extent - 1, c.node().source);
     for (int other = i + 2; other < c.node().arity; other += 2)
-      if (c.number(i) == c.number(other)) fail_shapes(c, "a device sends twice or receives twice", "ppermute");
+      if (c.number(i) == c.number(other))
+        fail(errc::shape_mismatch, "[ppermute] routes: index ", c.number(i),
+             i % 2 == 1 ? " sends twice" : " receives twice",
+             ", but an index of the axis is the source of one route and the destination of one route at most",
+             c.node().source);
   }
   return c.operand(0);
 }
@@ -64610,6 +64615,22 @@ constexpr T elements_where(const Flags& flags, const T& yes, const T& no, Here a
   }
 }
 
+/// x, of which only elements along dim D whose flag holds get gradients: those of the others are zeros even where the
+/// cotangent is NaN.
+template <int D, class T, class Flags> constexpr T gradients_where(const Flags& flags, const T& x, Here at) {
+  if constexpr (TensorOperand<T>) {
+    if constexpr (is_floating_v<typename T::element>) {
+      const Value own = here(x.value).at(Source::from(at)), g = build::variable_like(own);
+      const T kept = elements_where<D>(flags, T(g), T(build::broadcast(own.number(0), own)), at);
+      return T(build::with_gradients<1>(own, g, {own}, {kept.value}));
+    } else {
+      return x;
+    }
+  } else {
+    return map_items(x, [&](const auto& item) { return gradients_where<D>(flags, item, at); });
+  }
+}
+
 /// associative_scan of values of a trace. `direction`: 1 combines each element with those before it, -1 with those
 /// after it.
 template <int D, class F, class Elements>
@@ -64634,7 +64655,10 @@ constexpr auto associative_scan(const F& f, const Elements& elements, const Valu
       const auto wanted = as_sym(call<SubTag>(Source::from(at), positions, distance));
       const auto other = minimum(maximum(wanted, 0, at), last, at);
       const auto has_other = tessera::equal(wanted, other, at);
-      const auto combined = as_carry<Like>(context, f(elements_at<D>(so_far, other, at), so_far));
+      const auto before = elements_at<D>(so_far, other, at);
+      // f is also computed where there is no other element, and its result dropped: so are its gradients there.
+      const auto combined = as_carry<Like>(
+          context, f(gradients_where<D>(has_other, before, at), gradients_where<D>(has_other, so_far, at)));
       using SoFar = std::remove_cvref_t<decltype(so_far)>;
       using Both = joined_t<SoFar, std::remove_const_t<decltype(combined)>>;
       constexpr bool is_alike = join_v<SoFar, std::remove_const_t<decltype(combined)>>;
@@ -69011,9 +69035,10 @@ struct NdtriTag : FloatingComposition {
   }
 
  private:
-  template <int N> static constexpr Value polynomial(Value x, const double (&c)[N]) {
-    Value sum = x.number(c[N - 1]);
-    for (int i = N - 2; i >= 0; --i) sum = sum * x + c[i];
+  /// Of eight coefficients. No template: clang 16 instantiates those after it has traced functions that call `emit`.
+  static constexpr Value polynomial(Value x, const double (&c)[8]) {
+    Value sum = x.number(c[7]);
+    for (int i = 6; i >= 0; --i) sum = sum * x + c[i];
     return sum;
   }
 };
@@ -69397,9 +69422,12 @@ namespace tessera {
 
 namespace build {
 
+/// Which number a gamma draw becomes.
+enum class GammaDraw : std::uint8_t { itself, logarithm };
 /// Standard gamma draws by the method of Marsaglia and Tsang. A proposal is rejected with a probability below .05, so
-/// all of six are with one below 2e-8; the draw is the mode then.
-constexpr Value gamma(Value concentration, Value key) {
+/// all of six are with one below 2e-8; the draw is the mode then. For small concentrations most draws are below the
+/// smallest number of the type; their logarithms are not.
+template <GammaDraw What = GammaDraw::itself> constexpr Value gamma(Value concentration, Value key) {
   constexpr int proposals = 6;
   const Value a = unary(ops::op_v<ops::StopGradientOp>, concentration), one = a.number(1);
   const auto draw = [&](Distribution kind, int n) { return random(a, folded_key(key, n), {kind, 0}); };
@@ -69415,8 +69443,16 @@ constexpr Value gamma(Value concentration, Value key) {
   }
   // gamma(a) is gamma(a + 1) times u^(1 / a).
   const Value u = detail::above_zero_draw(draw(Distribution::uniform, 0));
-  const Value drawn = select(is_small, made * apply<ops::PowOp>(u, one / a), made);
+  const Value drawn = [&] {
+    if (What == GammaDraw::logarithm) return log(made) + select(is_small, log(u) / a, a.number(0));
+    return select(is_small, made * apply<ops::PowOp>(u, one / a), made);
+  }();
   return select(less(a, a.number(0)), a.number(std::numeric_limits<double>::quiet_NaN()), drawn);
+}
+/// Gamma draws of at least the smallest normal number of a type, as PyTorch's: at 0 densities are infinite.
+constexpr Value above_zero_gamma(Value draw, DType type) {
+  const double least = type == DType::f64 ? 0x1p-1022 : type == DType::f16 ? 0x1p-14 : 0x1p-126;
+  return maximum(draw, draw.number(least));
 }
 
 }  // namespace build
@@ -69431,38 +69467,55 @@ template <std::uint32_t Stream> struct GammaTag {
   static constexpr Value emit(Value context, Value a, Value key) {
     a = a.at(context.source);
     const Value own = build::folded_key(key, Stream);
-    return build::cast(build::gamma(build::cast(a, computed_as(a.dtype())), own), a.dtype());
+    const Value draw = build::gamma(build::cast(a, computed_as(a.dtype())), own);
+    return build::cast(build::above_zero_gamma(draw, a.dtype()), a.dtype());
   }
 };
+/// The logarithms of gamma draws, in f32 for bf16 and f16.
+template <std::uint32_t Stream> struct LogGammaTag {
+  template <class A, class Key> struct result : Typed<element_t<computed_as(dtype_v<typename A::type>)>, A::rank> {
+    using Checks = CheckDraw<A, Key>;
+    static constexpr std::size_t checked = sizeof(Checks);
+  };
+  static constexpr Value emit(Value context, Value a, Value key) {
+    a = a.at(context.source);
+    return build::gamma<build::GammaDraw::logarithm>(build::cast(a, computed_as(a.dtype())),
+                                                     build::folded_key(key, Stream));
+  }
+};
+template <std::uint32_t Stream, class A, class Key> constexpr auto log_gamma(const A& a, const Key& key, Here at) {
+  return call<LogGammaTag<Stream>>(Source::from(at), a, drawn_from(key));
+}
 
 }  // namespace detail
 
 /// Draws of the gamma distribution with the given concentrations, above 0, and rate 1 (jax.random.gamma,
-/// torch._standard_gamma): of mean a and variance a. Divide by another rate. The shape is that of the concentrations.
-/// No gradient. NaN for a concentration below 0. Costs thirteen draws an element. Key, stream and communication: as for
-/// uniform_like. Source: Marsaglia, Tsang, ACM TOMS 26 (2000).
+/// torch._standard_gamma): of mean a and variance a, and of at least the smallest normal number of the element type.
+/// Divide by another rate. The shape is that of the concentrations. No gradient. NaN for a concentration below 0. Costs
+/// thirteen draws an element. Key, stream and communication: as for uniform_like. Source: Marsaglia, Tsang, ACM TOMS 26
+/// (2000).
 template <std::uint32_t Stream = 0, TensorArgument A, class Key = detail::NoKey>
 constexpr auto gamma(const A& concentration, const Key& key = {}, Here at = Here::current()) {
   return call<detail::GammaTag<Stream>>(Source::from(at), concentration, detail::drawn_from(key));
 }
 
 /// Draws of the beta distribution, x / (x + y) of gamma draws x and y (jax.random.beta). Both operands have one shape.
-/// For concentrations far below 1, x and y may both be 0 in f32, and the draw is NaN: use double there.
+/// Computed of the logarithms of x and y, so that concentrations far below 1 give 0 and 1.
 template <std::uint32_t Stream = 0, TensorArgument A, TensorArgument B, class Key>
 constexpr auto beta(const A& a, const B& b, const Key& key, Here at = Here::current()) {
   const detail::FunctionCall named("beta", a, b);
-  const auto x = gamma<2 * Stream>(a, key, at);
-  const auto y = gamma<2 * Stream + 1>(b, key, at);
-  return call<DivTag>(Source::from(at), x, call<AddTag>(Source::from(at), x, y));
+  const auto x = detail::log_gamma<2 * Stream>(a, key, at);
+  const auto y = detail::log_gamma<2 * Stream + 1>(b, key, at);
+  using Drawn = std::remove_cvref_t<decltype(call<SubTag>(Source::from(at), a, b))>;
+  return cast<typename Drawn::element>(sigmoid(call<SubTag>(Source::from(at), x, y), at), at);
 }
 
-/// Draws of the Dirichlet distribution along the last dim: gamma draws over their sum (jax.random.dirichlet).
-/// Communication: an all-reduce of the sums if the last dim is split.
+/// Draws of the Dirichlet distribution along the last dim: gamma draws over their sum (jax.random.dirichlet), as the
+/// softmax of their logarithms. Communication: all-reduces of maxima and sums if the last dim is split.
 template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto dirichlet(const A& concentration, const Key& key, Here at = Here::current()) {
   const detail::FunctionCall named("dirichlet", concentration);
-  const auto x = gamma<Stream>(concentration, key, at);
-  return call<DivTag>(Source::from(at), x, unsqueeze<-1>(sum<-1>(x, at), at));
+  return cast<typename A::element>(softmax<-1>(detail::log_gamma<Stream>(concentration, key, at), at), at);
 }
 
 /// Draws of the chi-squared distribution with the given degrees of freedom (jax.random.chisquare).
@@ -69473,8 +69526,7 @@ constexpr auto chisquare(const A& degrees, const Key& key, Here at = Here::curre
 }
 
 /// Draws of Student's t distribution with the given degrees of freedom, above 0: a normal draw over the root of a
-/// chi-squared one divided by the degrees (jax.random.t, torch.distributions.StudentT). No gradient. For degrees far
-/// below 1 draws may be infinite in f32: use double there.
+/// chi-squared one divided by the degrees (jax.random.t, torch.distributions.StudentT). No gradient.
 template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto student_t(const A& degrees, const Key& key, Here at = Here::current()) {
   const auto fixed = stop_gradient(degrees, at);
