@@ -1,7 +1,6 @@
 // Compiled once, with optimisation and without sanitizers, like oracle.cpp.
 #include "interpreted_kernel.hpp"
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -10,6 +9,8 @@
 #include <stdexcept>
 #include <type_traits>
 #include <vector>
+
+#include "scalar_ops.hpp"
 
 #include <tessera/ops/rows.hpp>
 
@@ -42,22 +43,13 @@ void write(DType dtype, void* to, double value) {
   });
 }
 bool is_whole(DType dtype) { return !tessera::is_floating(dtype); }
-/// A real number as an integer of a type: rounded towards zero, the nearest integer if it is beyond the type, 0 for
-/// NaN.
-double whole(DType dtype, double number) {
-  return with_type(dtype, [&]<class T>() {
-    const auto least = static_cast<double>(std::numeric_limits<T>::lowest()),
-               most = static_cast<double>(std::numeric_limits<T>::max());
-    return std::isnan(number) ? 0.0 : std::clamp(std::trunc(number), least, most);
-  });
-}
 
 double computed(const Instr& instr, DType from, double a, double b, double c) {
   const tessera::OpRow& row = tessera::row_of(instr.op);
   if (row.converts) {
     if (instr.dtype == DType::bool_) return a != 0;
     if (tessera::computed_as(instr.dtype) != instr.dtype) return tessera::rounded_to(instr.dtype, a);
-    return tessera::is_floating(from) && is_whole(instr.dtype) ? whole(instr.dtype, a) : a;
+    return tessera::is_floating(from) && is_whole(instr.dtype) ? to_integer(instr.dtype, a) : a;
   }
   if (row.divides && is_whole(instr.dtype)) return b == 0 ? 0 : std::trunc(a / b);
   const double made = row.number(a, b, c);

@@ -1,7 +1,9 @@
 #include "scalar_ops.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <stdexcept>
@@ -38,7 +40,20 @@ double polygamma(double n, double x) {
 
 }  // namespace
 
+double to_integer(DType type, double number) {
+  return tessera::dispatch(
+      type,
+      [&]<class T>() {
+        const auto least = static_cast<double>(std::numeric_limits<T>::lowest()),
+                   most = static_cast<double>(std::numeric_limits<T>::max());
+        return std::isnan(number) ? 0.0 : std::clamp(std::trunc(number), least, most);
+      },
+      []() -> double { throw std::logic_error("to_integer: not an integer type"); });
+}
+
 double apply(Op op, DType to, DType from, double a, double b, double c) {
+  if (op == tessera::ops::op_v<tessera::ops::CastOp> && is_floating(from) && !is_floating(to) && to != DType::bool_)
+    return to_integer(to, a);
   if (op == tessera::ops::op_v<tessera::ops::ErfOp>) return std::erf(a);
   if (op == tessera::ops::op_v<tessera::ops::Atan2Op>) return std::atan2(a, b);
   if (op == tessera::ops::op_v<tessera::ops::PolygammaOp>) return polygamma(a, b);

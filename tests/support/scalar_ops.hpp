@@ -14,6 +14,9 @@ using tessera::Op;
 /// division of an integer by 0 gives 0.
 double apply(Op op, DType to, DType from, double a, double b, double c);
 
+/// A real number cast to an integer type: rounded towards zero, the nearest integer of the type, 0 for NaN.
+double to_integer(DType type, double number);
+
 }  // namespace oracle
 
 #endif
