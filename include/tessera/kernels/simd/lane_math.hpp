@@ -102,15 +102,6 @@ TESSERA_INLINE xsimd::batch<float> faded(const xsimd::batch<float>& x, const xsi
   return xsimd::select(units < most, denormal, normal) | sign_bit<float>(x);
 }
 
-/// exp(x) for x <= 0, but 0 instead of a denormal result, which would cost some hundred cycles.
-template <class T> TESSERA_INLINE xsimd::batch<T> fading_exp(const xsimd::batch<T>& x) {
-  using Batch = xsimd::batch<T>;
-  RoundedExponent<T> n;
-  const Batch power = split_exp<T>(x, n) + Batch(T(1));
-  const Batch result = from_bits<T>(bits_of<T>(power) + n.bits());
-  return xsimd::select(x < Batch(Format<T>::exp_normal), Batch(T(0)), result);
-}
-
 template <class T> TESSERA_INLINE xsimd::batch<T> log(const xsimd::batch<T>& x) {
   using Batch = xsimd::batch<T>;
   using F = Format<T>;
